@@ -1,5 +1,6 @@
 """Changes what a spec gives one value: scalars, and inputs that hold one number throughout."""
 
+import math
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import replace
 from itertools import cycle
@@ -104,7 +105,9 @@ def _other(
         return _end(scalar, rng, near=next(near))
     if isinstance(what, OtherSign):
         return -_float(scalar, rng)
-    return _float(scalar, rng) if is_float(scalar.dtype) else _integer(scalar, rng)
+    if not is_float(scalar.dtype):
+        return _integer(scalar, rng)
+    return _power_of_two(_float(scalar, rng), scalar)
 
 
 def _end(scalar: ResolvedArgument, rng: np.random.Generator, *, near: bool) -> float:
@@ -133,6 +136,19 @@ def _float(argument: ResolvedArgument, rng: np.random.Generator) -> float:
     with np.errstate(over="ignore"):
         held = float(np.array(value).astype(numpy_dtype(argument.dtype)))
     return held if np.isfinite(held) else float(argument.value or 0.0)
+
+
+def _power_of_two(value: float, scalar: ResolvedArgument) -> float:
+    """The power of 2 below, if it is another value: what is divided by it can be a tie.
+
+    1 would not show that a kernel leaves the scalar out.
+    """
+    if not value:
+        return value
+    found = math.copysign(2.0 ** math.floor(math.log2(abs(value))), value)
+    low, high = scalar.range or (-math.inf, math.inf)
+    unlike = abs(found) != 1 and found != scalar.value
+    return found if unlike and low <= found <= high else value
 
 
 def _integer(argument: ResolvedArgument, rng: np.random.Generator) -> int:

@@ -29,6 +29,11 @@ Distribution = Literal[
     "lower",
     "highest",
     "higher",
+    "farthest apart",
+    "far apart",
+    "sides apart",
+    "same",
+    "tiny",
     "assorted",
 ]
 """``large``, ``small``: magnitudes :data:`LARGE` or :data:`SMALL` times as great.
@@ -40,6 +45,9 @@ zeros; ``few``: the same few values again and again; ``ends``: only the ends of 
 every exponent, denormals and zeros of both signs; integers of every length;
 ``lowest``, ``lower``, ``highest``, ``higher``: all near one end of the type, or less far from zero;
 integers so near to each other that floats do not tell them apart.
+``farthest apart``, ``far apart``, ``sides apart``: each array has either one of :data:`APART`;
+``same``: one number throughout an array of integers, as if all fell into one bin;
+``tiny``: magnitudes :data:`TINY` times as great.
 ``assorted``: each row has one of :data:`ROWS`.
 """
 
@@ -61,6 +69,18 @@ FAR, _FAR_INTEGER = 16.0, 96
 of two means loses eight of its bits."""
 _FEW = 9
 """Values from -2 to 2 in steps of a half: rounding the halves tells how ties are rounded."""
+_TIE_BITS = range(2, 14)
+"""Bits of the numbers 0.75, 0.625 …: a type with one bit less has two numbers as near."""
+_LEAST_TIES = 2.0**-10, 2.0**-17, 2.0**-25
+"""Halves of the least numbers of eight-bit floats (e4m3, e5m2) and of float16."""
+APART: dict[Distribution, tuple[tuple[Distribution, Distribution], ...]] = {
+    "farthest apart": (("lowest", "highest"), ("low", "high")),
+    "far apart": (("lower", "higher"), ("low", "high")),
+    "sides apart": (("low", "high"),),
+}
+"""Pairs of distributions. An array has either one of the first pair that it can have.
+
+Sums of products are all far below zero where two arrays are on either side of it."""
 REACHES: dict[Distribution, tuple[float, float]] = {
     "whole": (1.0, 1.0),
     "most": (0.85, 0.45),
@@ -85,6 +105,8 @@ NARROWER: dict[Distribution, Distribution] = {
     "most": "half",
     "lowest": "lower",
     "highest": "higher",
+    "farthest apart": "sides apart",
+    "far apart": "sides apart",
 }
 """What stands for a distribution on which the baseline is undefined."""
 WIDE = frozenset({*NARROWER, *NARROWER.values()})
@@ -200,6 +222,14 @@ def few(argument: ResolvedArgument) -> NDArray[Any]:
         return np.unique(np.array(list(steps), wide(argument)))
     spaced = 2 * np.linspace(low / 2, high / 2, _FEW)
     return np.append(spaced, 0.0 if low <= 0 <= high else low)
+
+
+def ties(argument: ResolvedArgument) -> NDArray[Any]:
+    """Floats halfway between two numbers of some shorter type, the nearer to zero of them even."""
+    low, high = argument.range or ((0, 1) if argument.fill == "uniform" else (-2, 2))
+    positive = [*(0.5 + 0.5**bits for bits in _TIE_BITS), *_LEAST_TIES]
+    found = np.array([*positive, *(-number for number in positive)])
+    return found[(low <= found) & (found <= high)]
 
 
 def wide(argument: ResolvedArgument) -> type[np.int64 | np.uint64]:

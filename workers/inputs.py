@@ -18,6 +18,7 @@ from tuner.errors import SpecError
 from tuner.experiment.arguments import IntegerRange, OffsetsTo, ResolvedArgument, integer_limits
 from tuner.experiment.contents import FromFile, FromPython
 from workers.distributions import (
+    APART,
     REACHES,
     ROWS,
     Distribution,
@@ -27,6 +28,7 @@ from workers.distributions import (
     on_side,
     one_sided,
     reaching,
+    ties,
     wide,
 )
 from workers.elements import is_float, numpy_dtype
@@ -35,12 +37,16 @@ LARGE = 32.0
 """The exponential of some element overflows, a product of two does not."""
 SMALL = 2.0**-12
 """A constant added for stability, such as the epsilon of a norm, matters."""
+TINY = 2.0**-44
+"""A least value of 1e-12 matters, and squares are no denormals in single precision."""
 OUTLIER = 64.0
 """The exponential of an outlier's distance from others overflows, a product of two does not."""
+_SCALES: dict[Distribution, float] = {"large": LARGE, "small": SMALL, "tiny": TINY}
 _OUTLIER_SHARE = 1 / 64
 _SPECIAL_SHARE = 0.01
 _BLOCK = 2_097_143
 """Elements drawn individually; a prime, so that rows do not repeat from block to block."""
+_WITH_TINY = ("bfloat16", "float32", "float64")
 _FLIPS = 2
 """Few enough elements change that a hash of a part of the inputs misses some."""
 _PLACES = 3
@@ -139,9 +145,9 @@ def nudged(contents: NDArray[Any], rng: np.random.Generator) -> NDArray[Any]:
 def applies(argument: ResolvedArgument, distribution: Distribution) -> bool:
     """Whether a distribution differs from the default one for this argument."""
     if isinstance(argument.fill, IntegerRange):
-        return distribution in ("ends", "low", "high")
+        return distribution in ("ends", "low", "high", "same")
     if isinstance(argument.fill, OffsetsTo):
-        return distribution in ("few", "ends")
+        return distribution in ("few", "ends", "same")
     if argument.fill not in ("normal", "uniform"):
         return False
     match distribution:
@@ -153,8 +159,14 @@ def applies(argument: ResolvedArgument, distribution: Distribution) -> bool:
             return is_float(argument.dtype) and argument.range is None
         case "small":
             return is_float(argument.dtype) and _may_be_zero(argument)
+        case "tiny":
+            return argument.dtype in _WITH_TINY and _may_be_zero(argument)
         case "zeros":
             return _may_be_zero(argument)
+        case "same":
+            return not is_float(argument.dtype)
+        case "farthest apart" | "far apart" | "sides apart":
+            return bool(_apart(argument, distribution))
         case "few":
             return True
         case "ends":
@@ -172,6 +184,12 @@ def applies(argument: ResolvedArgument, distribution: Distribution) -> bool:
             if is_float(argument.dtype):
                 return _may_be_zero(argument)
             return argument.fill == "normal" and argument.range is None and argument.dtype != "bool"
+
+
+def _apart(argument: ResolvedArgument, distribution: Distribution) -> list[Distribution]:
+    """The distributions of which the argument has one, if it is one of :data:`APART`."""
+    pairs = ([one for one in pair if applies(argument, one)] for pair in APART[distribution])
+    return next(filter(None, pairs), [])
 
 
 def _may_be_zero(argument: ResolvedArgument) -> bool:
@@ -212,12 +230,17 @@ def _values(
     shape = argument.shape
     if not applies(argument, distribution):
         distribution = "default"
+    if distribution in APART:
+        either = _apart(argument, distribution)
+        distribution = either[int(rng.integers(len(either)))]
     if isinstance(argument.fill, IntegerRange):
         lo, hi = argument.fill.lo, argument.fill.hi
         if distribution == "ends":
             return np.where(rng.random(shape) < 0.5, lo, hi)
         if distribution in ("low", "high"):
             lo, hi = end(lo, hi, distribution)
+        if distribution == "same":
+            return np.full(shape, rng.integers(lo, hi, endpoint=True))
         return rng.integers(lo, hi, size=shape, endpoint=True, dtype=wide(argument))
     if argument.fill == "permutation":
         return rng.permutation(argument.elements).reshape(shape)
@@ -236,14 +259,25 @@ def _values(
         return _numbers(replace(argument, fill="uniform", range=part), rng, 1.0)
     if distribution in REACHES:
         return reaching(argument, rng, *REACHES[distribution])
+    if distribution == "same":
+        return np.full(shape, _numbers(replace(argument, shape=()), rng, 1.0))
     if distribution == "few":
-        return np.asarray(rng.choice(few(argument), shape))
+        return _few(argument, rng)
     if distribution == "outliers":
         chosen = np.asarray(rng.random(shape) < _OUTLIER_SHARE)
         if shape:
             chosen[..., -1] |= rng.random(shape[:-1]) < 0.5
         return _numbers(argument, rng, 1.0) * np.where(chosen, OUTLIER, 1.0)
-    return _numbers(argument, rng, {"large": LARGE, "small": SMALL}.get(distribution, 1.0))
+    return _numbers(argument, rng, _SCALES.get(distribution, 1.0))
+
+
+def _few(argument: ResolvedArgument, rng: np.random.Generator) -> NDArray[Any]:
+    """The same few values again and again; of floats every second one may be a tie."""
+    found = np.asarray(rng.choice(few(argument), argument.shape))
+    if is_float(argument.dtype) and (between := ties(argument)).size:
+        chosen = rng.random(argument.shape) < 0.5
+        found = np.where(chosen, rng.choice(between, argument.shape), found)
+    return found
 
 
 def _numbers(argument: ResolvedArgument, rng: np.random.Generator, scale: float) -> NDArray[Any]:
@@ -289,11 +323,12 @@ def _offsets(
 ) -> NDArray[Any]:
     """Sorted integers; the first is 0 unless it is the last, which is ``last``.
 
-    At the ``ends`` all other segments are empty beside one; with a ``few`` values many are.
+    At the ``ends``, or if all are the ``same``, all segments are empty beside one; with a ``few``
+    values many are.
     """
     many = max(0, argument.elements - 2)
     inner = rng.integers(0, last, size=many, endpoint=True)
-    if distribution in ("few", "ends"):
+    if distribution in ("few", "ends", "same"):
         inner = rng.choice([0, last // 2, last] if distribution == "few" else [0, last], many)
     inner = np.sort(inner)
     return np.concatenate([[0], inner, [last]])[-argument.elements :].reshape(argument.shape)

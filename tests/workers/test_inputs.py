@@ -8,7 +8,7 @@ from tuner.errors import SpecError
 from tuner.experiment.arguments import IntegerRange, OffsetsTo, ResolvedArgument
 from tuner.experiment.contents import FromFile, FromPython
 from tuner.experiment.fields import PythonFunction
-from workers.distributions import REACHES, Distribution
+from workers.distributions import REACHES, Distribution, ties
 from workers.elements import dtype_name, numpy_dtype
 from workers.inputs import _BLOCK, LARGE, SMALL, applies, fill, flipped, nudged, stream
 
@@ -236,7 +236,50 @@ def test_zeros_are_exact() -> None:
     ],
 )
 def test_a_few_values_come_again_and_again_zero_among_them(given, values) -> None:
-    assert set(np.unique(drawn(given, "few"))) == values
+    found = set(np.unique(drawn(given, "few")))
+    assert found - set(ties(given)) <= values <= found
+
+
+def test_some_of_few_floats_lie_halfway_between_two_of_a_shorter_type() -> None:
+    values = np.unique(drawn(argument(), "few"))
+    for shorter in (ml_dtypes.bfloat16, np.float16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2):
+        for sign in (-1, 1):
+            short = values.astype(shorter).astype(np.float32)
+            other = (2 * values - short).astype(shorter).astype(np.float32)
+            half = (short != values) & (short + other == 2 * values) & (sign * values > 0)
+            assert (np.abs(short[half]) < np.abs(other[half])).any(), shorter
+    assert not set(ties(argument(range=(2, 3))))
+
+
+@pytest.mark.parametrize("given", [argument(), argument(dtype="int32")])
+def test_an_array_is_far_from_zero_on_either_side(given) -> None:
+    for distribution in ("farthest apart", "far apart", "sides apart"):
+        drawings = [drawn(given, distribution, secret).astype(np.float64) for secret in range(8)]
+        assert min(np.abs(values).min() for values in drawings) >= 12
+        assert all(len(np.unique(np.sign(values))) == 1 for values in drawings)
+        assert {bool(values[0, 0] > 0) for values in drawings} == {False, True}
+
+
+def test_where_ends_are_no_farther_an_array_is_on_a_side_of_its_range() -> None:
+    values = drawn(argument("uniform"), "farthest apart")
+    assert 12 <= values.min() <= values.max() <= 20
+
+
+@pytest.mark.parametrize(
+    "given", [argument("uniform", "uint8"), argument(IntegerRange(lo=-5, hi=9999), "int32")]
+)
+def test_all_integers_may_be_the_same(given) -> None:
+    assert len(np.unique(drawn(given, "same"))) == 1
+    assert len({drawn(given, "same", secret)[0, 0] for secret in range(8)}) > 1
+    assert not applies(argument(), "same")
+    lengths = np.diff(drawn(argument(OffsetsTo(last=900), "int32", (64,)), "same"))
+    assert sorted(lengths)[-2:] == [0, 900]
+
+
+def test_tiny_numbers_are_less_than_any_epsilon() -> None:
+    assert 0 < np.abs(drawn(argument(), "tiny")).max() < 1e-12
+    assert not applies(argument(dtype="float16"), "tiny")
+    assert not applies(argument(range=(1, 2)), "tiny")
 
 
 def test_specials_appear_only_where_they_are_allowed() -> None:

@@ -30,6 +30,11 @@ _DISTRIBUTIONS: dict[Distribution, str] = {
     "lower": "lower numbers",
     "highest": "highest numbers",
     "higher": "higher numbers",
+    "farthest apart": "each array near an end of its type",
+    "far apart": "each array far from zero on one side",
+    "sides apart": "each array on one side of zero",
+    "same": "one integer throughout",
+    "tiny": "tiny magnitudes",
 }
 """Labels by distribution, which are the keys of their random streams as well."""
 
@@ -79,6 +84,14 @@ FIRST = InputSpec(label="ordinary inputs")
 FLIPPED = InputSpec(label="some elements changed", flip=True)
 FRESH = InputSpec(label="fresh inputs", key="fresh")
 ASSORTED = InputSpec(label="rows of several kinds", key="assorted", distribution="assorted")
+FEW = InputSpec(label=_DISTRIBUTIONS["few"], key=_DISTRIBUTIONS["few"], distribution="few")
+_LESS: tuple[Distribution, ...] = ("small", "tiny")
+_PADDED: tuple[Distribution, Distribution] = ("farthest apart", "far apart")
+_MANY: Distribution = "same"
+"""What the second case of an odd shape holds, of two in turn: what a kernel pads a row with may be
+above all its elements, and where there are many elements a counter may be too narrow."""
+_MANY_TIMES = 2
+"""So many times the elements of the smallest timed shape are many."""
 REPEATED = InputSpec(label="three launches in a row", launches=3)
 
 
@@ -106,7 +119,7 @@ def _searched(arguments: Sequence[ResolvedArgument]) -> tuple[InputSpec, ...]:
 
 
 def extra_specs(prep: Preparation, shape: int) -> list[InputSpec]:
-    """Further cases of a shape, for finalists: one on large and odd shapes.
+    """Further cases of a shape, for finalists: one on large shapes, two at most on odd ones.
 
     The second draw is on every timed shape, each other case on every second tune shape and every
     second held-out one: what a kernel makes of a distribution seldom depends on the size as well.
@@ -131,7 +144,8 @@ def extra_specs(prep: Preparation, shape: int) -> list[InputSpec]:
         what, changed = prep.constants[shape]
         if isinstance(what, OtherSign):
             return [replace(FIRST, label=f"{changed}, {FIRST.label}", other_sign=True)]
-        wanted = small if small and is_large(arguments) else (FIRST, *small)
+        few = [FEW] if any(applies(a, "few") for a in arguments if a.is_input) else []
+        wanted = small if small and is_large(arguments) else (FIRST, *few, *small)
         return [replace(spec, label=f"{changed}, {spec.label}") for spec in wanted]
     if any(applies(a, "assorted") for a in arguments):
         spec = ASSORTED
@@ -139,7 +153,20 @@ def extra_specs(prep: Preparation, shape: int) -> list[InputSpec]:
         spec = FIRST
     else:
         spec = next((spec for spec in specs if spec.distribution == "outliers"), specs[0])
-    return [replace(spec, odd_shape=str(prep.bindings[shape]))]
+    beside = [] if is_large(arguments) else _beside(prep, shape)
+    return [replace(one, odd_shape=str(prep.bindings[shape])) for one in (spec, *beside)]
+
+
+def _beside(prep: Preparation, shape: int) -> list[InputSpec]:
+    """The second case of an odd shape, if it has an argument for it."""
+    arguments = prep.arguments[shape]
+    smallest = min(total_elements(prep.arguments[timed]) for timed in prep.timed)
+    many = total_elements(arguments) > _MANY_TIMES * smallest
+    distribution = _MANY if many else _PADDED[shape % 2]
+    if not any(applies(argument, distribution) for argument in arguments if argument.is_input):
+        return []
+    label = _DISTRIBUTIONS[distribution]
+    return [InputSpec(label=label, key=label, distribution=distribution)]
 
 
 def _first_turn(prep: Preparation, spec: InputSpec) -> int:
@@ -153,7 +180,7 @@ def narrower(spec: InputSpec) -> InputSpec | None:
     if distribution is None:
         return None
     label = _DISTRIBUTIONS[distribution]
-    return InputSpec(label=label, key=label, distribution=distribution)
+    return replace(spec, label=label, key=label, distribution=distribution)
 
 
 def _extra(arguments: Sequence[ResolvedArgument]) -> list[InputSpec]:
@@ -164,15 +191,16 @@ def _extra(arguments: Sequence[ResolvedArgument]) -> list[InputSpec]:
     """
     specs = [InputSpec(label="ordinary inputs, drawn again", key="second")]
     for distribution, label in _DISTRIBUTIONS.items():
-        if distribution in NARROWER.values():
-            continue  # in place of the widest, where that is too wide
+        if distribution in NARROWER.values() or distribution in (*_PADDED, _MANY):
+            continue  # in place of the widest, where that is too wide, or on odd shapes
         if any(applies(argument, distribution) for argument in arguments):
             specs.append(InputSpec(label=label, key=label, distribution=distribution))
     # If all inputs are small, outputs may be too, and any difference is within tolerance.
-    small = [a.name for a in arguments if applies(a, "small")]
-    for name in small if len(small) > 1 else ():
-        label = f"{_DISTRIBUTIONS['small']}, but for {name}"
-        specs.append(InputSpec(label=label, key=label, distribution="small", spare=name))
+    for less in _LESS:
+        small = [a.name for a in arguments if applies(a, less)]
+        for name in small if len(small) > 1 else ():
+            label = f"{_DISTRIBUTIONS[less]}, but for {name}"
+            specs.append(InputSpec(label=label, key=label, distribution=less, spare=name))
     inputs = [a.name for a in arguments if a.kind in ("in", "inout")]
     if len(inputs) > 1:
         specs += [InputSpec(label=f"{name} drawn anew", redraw=name) for name in inputs]

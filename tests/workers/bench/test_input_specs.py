@@ -44,13 +44,29 @@ def test_which_cases_a_shape_has_is_secret() -> None:
     assert set.intersection(*labels) == {"ordinary inputs, drawn again"}
 
 
-def test_an_odd_shape_has_one_case() -> None:
+def test_an_odd_shape_has_a_second_case_of_numbers_far_from_zero_where_it_is_small() -> None:
     prep = prepared()
     odd = range(prep.timed.stop, min(prep.constants))
     assert len(odd) > 12
+    seen = set()
     for shape in odd:
-        (spec,) = extra_specs(prep, shape)
-        assert spec.described.startswith(f"odd shape {prep.bindings[shape]}, ")
+        first, *beside = extra_specs(prep, shape)
+        for spec in (first, *beside):
+            assert spec.described.startswith(f"odd shape {prep.bindings[shape]}, ")
+        seen |= {spec.distribution for spec in beside}
+        for less in filter(None, map(narrower, beside)):
+            assert (less.odd_shape, less.distribution) == (first.odd_shape, "sides apart")
+    assert seen == {"farthest apart", "far apart"}
+
+
+def test_larger_odd_shapes_have_a_second_case_of_one_integer_throughout() -> None:
+    prep = prepared()
+    shape = prep.timed.stop
+    prep.arguments[shape] = tuple(
+        replace(a, dtype="int32", shape=(3, 10**6)) if a.is_buffer else a
+        for a in prep.arguments[shape]
+    )
+    assert [spec.distribution for spec in extra_specs(prep, shape)] == ["assorted", "same"]
 
 
 def test_constants_differ_on_shapes_of_their_own_and_matter_where_inputs_are_small() -> None:
@@ -70,7 +86,7 @@ def test_constants_differ_on_shapes_of_their_own_and_matter_where_inputs_are_sma
         assert {spec.spare for spec in specs} == {None, "input", "residual", "weight"}
         assert all(spec.label.startswith(words) for spec in specs)
     assert words == "eps=0 in place of 1e-06"
-    assert len(set(prep.constants.values())) == len(prep.constants)
+    assert len(set(prep.constants.values())) >= 4
     assert prepared(secret=2).constants != prep.constants
 
 
