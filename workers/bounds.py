@@ -127,12 +127,16 @@ def widened(
         return bound, bounds
     ulp = math.ceil(bound.ulp * most)
     wider = replace(bound, rtol=bound.rtol * most, atol=bound.atol * most, ulp=ulp)
-    factors = _largest_around(np.broadcast_to(errors, want.shape))
-    if bound.mode != "close" or (bounds is None and factors.min() * _ALIKE >= most):
+    if np.ndim(errors) == 0:
+        return wider, None if bounds is None else bounds * most
+    rows, columns = _largest_around(np.broadcast_to(errors, want.shape))
+    least = min(rows.min(), math.inf if columns is None else columns.min())
+    if bound.mode != "close" or (bounds is None and least * _ALIKE >= most):
         return wider, None
     if bounds is None:
         with np.errstate(all="ignore"):
             bounds = bound.atol + bound.rtol * np.abs(want.astype(np.float64))
+    factors = rows if columns is None else np.minimum(rows, columns)
     return wider, bounds * _spread(factors, want)
 
 
@@ -185,16 +189,18 @@ def _factors(table: NDArray[Any], axis: int, unit: float | NDArray[Any]) -> NDAr
     return np.where(larger | smaller, middle, 1.0)
 
 
-def _largest_around(errors: NDArray[Any]) -> NDArray[np.float64]:
-    """The largest error in the rows around each element, or in its column if that is less."""
-    table = np.maximum(_table(errors).astype(np.float64), 1.0)
+def _largest_around(errors: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
+    """The largest error in the rows around each element, as a column; and in its column, as a row.
+
+    The latter counts if it is less. There is none where all rows are around each element.
+    """
+    table = _table(errors)
     block = -(-_WIDENED_TOGETHER // table.shape[1])
     starts = np.arange(0, table.shape[0], block)
     if starts.size > 1 and table.shape[0] % block:
         starts = starts[:-1]  # the last block is longer, not shorter
-    rows = np.maximum.reduceat(table.max(axis=1), starts)
-    found: NDArray[np.float64] = np.repeat(rows, np.diff([*starts, table.shape[0]]))[:, None]
+    rows = np.maximum.reduceat(table.max(axis=1), starts).astype(np.float64)
+    each = np.repeat(np.maximum(rows, 1.0), np.diff([*starts, table.shape[0]]))[:, None]
     if table.shape[0] < _WIDENED_TOGETHER:
-        return found
-    least: NDArray[np.float64] = np.minimum(found, table.max(axis=0))
-    return least
+        return each, None
+    return each, np.maximum(table.max(axis=0).astype(np.float64), 1.0)

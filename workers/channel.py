@@ -47,7 +47,7 @@ class Channel:
         self._noted_ns = 0
         self._sock = sock
         self._timeout = sock.gettimeout()
-        self._unread = bytearray()
+        self._unread = b""
 
     def send(
         self,
@@ -112,9 +112,8 @@ class Channel:
             self._timeout = timeout
 
     def _read(self, size: int, check: Callable[[], None] | None) -> bytes:
-        if not size:
-            return b""
-        while len(self._unread) < size:
+        pieces, held = [self._unread], len(self._unread)
+        while held < size:
             if check is not None:
                 check()
             try:
@@ -126,11 +125,11 @@ class Channel:
             if not piece:
                 raise ChannelClosed
             self._noted_ns = _noted_ns(notes)
-            self._unread += piece
-        with memoryview(self._unread) as unread:
-            found = bytes(unread[:size])
-        del self._unread[:size]
-        return found
+            pieces.append(piece)
+            held += len(piece)
+        whole = b"".join(pieces)  # once: other threads wait while bytes are copied
+        self._unread = whole[size:]
+        return whole[:size]
 
 
 def _noted_ns(notes: Sequence[tuple[int, int, bytes]]) -> int:

@@ -74,6 +74,7 @@ def compare(
     poison: int | None = None,
     groups: Groups | None = None,
     bounds: NDArray[Any] | None = None,
+    largest: NDArray[np.float32] | None = None,
 ) -> ArrayComparison:
     """Compare an output with its oracle, element by element.
 
@@ -84,6 +85,8 @@ def compare(
         poison: the byte that the output held before the launch, if it was poisoned.
         groups: of an unordered output; without them the whole array is one group.
         bounds: of each element, if they differ; not for an unordered output.
+        largest: each element's largest error so far, as a vector, which is updated; not for an
+            unordered output.
     """
     if got.shape != want.shape:
         raise ValueError(f"an output of shape {got.shape} for an oracle of shape {want.shape}")
@@ -110,15 +113,17 @@ def compare(
         )
         if misplaced is not None:
             errors = np.where(misplaced[here], np.inf, errors)
+        if largest is not None:
+            np.maximum(largest[here], errors, out=largest[here])
         wrong = ~(errors <= 1.0)
         failures += int(np.count_nonzero(wrong))
         if poison is not None:
             untouched = holding(part, poison)
             poisoned += int(np.count_nonzero(untouched))
             unwritten += int(np.count_nonzero(untouched & wrong))
-        largest = int(np.argmax(errors))
-        if errors[largest] > worst:
-            worst, place = float(errors[largest]), start + largest
+        at = int(np.argmax(errors))
+        if errors[at] > worst:
+            worst, place = float(errors[at]), start + at
     return ArrayComparison(
         failures=failures,
         unwritten=unwritten,
@@ -128,19 +133,6 @@ def compare(
         want=float(want[place]),
         error=worst,
     )
-
-
-def errors_of_each(
-    got: NDArray[Any], want: NDArray[Any], expected: Expected, bounds: NDArray[Any] | None
-) -> NDArray[np.float32]:
-    """Each element's distance divided by its bound; never NaN. Not for unordered outputs."""
-    found = np.empty(got.size, np.float32)
-    flat = got.reshape(-1), want.reshape(-1), None if bounds is None else bounds.reshape(-1)
-    for start in range(0, got.size, _CHUNK):
-        here = slice(start, start + _CHUNK)
-        own = None if flat[2] is None else flat[2][here]
-        found[here] = _errors(flat[0][here], flat[1][here], expected, own)
-    return found.reshape(got.shape)
 
 
 def _order(values: NDArray[Any], groups: NDArray[Any] | None) -> NDArray[np.intp]:

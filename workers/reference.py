@@ -32,7 +32,7 @@ from tuner.experiment.fields import PythonFunction
 from tuner.trial import Value
 from workers.channel import Channel, ChannelClosed
 from workers.confinement import Sandbox
-from workers.elements import is_float
+from workers.elements import is_float, suits_float32
 from workers.forking import ChildFailed
 from workers.process import Child
 from workers.scratch import PrivateFolder
@@ -60,10 +60,12 @@ class ReferenceProcess:
         self,
         function: PythonFunction,
         arguments: Mapping[str, NDArray[Any] | Value | float | dict[str, Any]],
+        narrow: Sequence[str] = (),
     ) -> dict[str, NDArray[Any]]:
         """Call with keyword arguments; a single array comes back under the empty name.
 
         Arrays of floats arrive as float64, for which they are sent as they are and widened there.
+        Those that are called in ``narrow`` come back as float32.
 
         Retries once if the process was killed externally.
 
@@ -78,6 +80,7 @@ class ReferenceProcess:
             "function": function.function,
             "arrays": {n: [a.dtype.str, a.shape] for n, a in arrays.items()},
             "values": {n: v for n, v in arguments.items() if n not in arrays},
+            "narrow": list(narrow),
         }
         place = f"{function.file}:{function.function}"
         blobs = [a.reshape(-1).view(np.uint8).data for a in arrays.values()]
@@ -143,7 +146,7 @@ def reference_outputs(
     arguments: Sequence[ResolvedArgument],
     inputs: Mapping[str, NDArray[Any]],
 ) -> dict[str, NDArray[Any]]:
-    """What a reference makes of dense inputs, by output.
+    """What a reference makes of dense inputs, by output; as float32 where that is precise enough.
 
     Raises:
         SpecError: it fails, or returns other outputs than the kernel has, or of other shapes.
@@ -159,8 +162,9 @@ def reference_outputs(
             call[argument.name] = _as_mapping(argument)
         elif argument.value is not None:
             call[argument.name] = argument.value
-    answer = process.call(function, call)
     outputs = [a for a in arguments if a.is_output]
+    narrow = [a.name for a in outputs if suits_float32(a)]
+    answer = process.call(function, call, [*narrow, ""] if len(outputs) == len(narrow) else narrow)
     if set(answer) == {""} and len(outputs) == 1:
         answer = {outputs[0].name: answer[""]}
     place = f"reference {function.file}:{function.function}"
@@ -169,7 +173,12 @@ def reference_outputs(
     for a in outputs:
         if answer[a.name].shape != a.shape:
             raise SpecError(f"{place}: {a.name} has shape {answer[a.name].shape}, not {a.shape}")
-    return {a.name: answer[a.name] for a in outputs}
+    return {
+        a.name: answer[a.name].astype(np.float32, copy=False)
+        if a.name in narrow
+        else answer[a.name]
+        for a in outputs
+    }
 
 
 def _as_mapping(argument: ResolvedArgument) -> dict[str, Any] | NDArray[np.uint8]:
@@ -240,7 +249,11 @@ def _answer(functions: _Functions, head: dict[str, Any], blobs: list[bytes]) -> 
     for name, array in arrays.items():
         if array.dtype.kind not in _KINDS:
             raise TypeError(f"returned elements of type {array.dtype} {name}".strip())
-    return arrays
+    with np.errstate(over="ignore"):
+        return {
+            name: array.astype(np.float32, copy=False) if name in head["narrow"] else array
+            for name, array in arrays.items()
+        }
 
 
 def _place(error: Exception, folder: str) -> str:

@@ -40,7 +40,7 @@ from workers.bench.oracle_files import OracleFiles, OracleRecord
 from workers.bench.preparation import Preparation
 from workers.bench.supervisor import ChildLost, Supervisor
 from workers.bounds import local_bounds, magnitude, output_bound, widened
-from workers.comparison import Expected, compare, errors_of_each
+from workers.comparison import Expected, compare
 from workers.device_lock import PATIENCE_SECONDS, DeviceLock
 from workers.devices.port import DeviceFailure
 from workers.devices.staging import staged
@@ -48,7 +48,6 @@ from workers.elements import (
     dtype_name,
     from_storage,
     is_float,
-    no_wider_than_needed,
     to_storage,
 )
 from workers.groups import group_source, groups
@@ -236,8 +235,6 @@ class Oracle:
             want = reference.get(argument.name, first)
             if argument.compare == "exact":
                 want = want.astype(first.dtype)
-            elif want is not first:
-                want = no_wider_than_needed(want, argument)
             wanted[argument.name] = want
             own = replace(
                 self._own_bound(argument, want, shape, spec), returned=argument.name in sources
@@ -247,12 +244,14 @@ class Oracle:
                 for found, run in zip(after[1:], runs[1:], strict=True)
                 if differ(argument, run[argument.name], runs[0][argument.name])
             ]
+            each = np.zeros(want.size, np.float32) if own.mode == "close" else None
             error, *noise = (
                 compare(
                     found[argument.name],
                     want,
                     own,
                     groups=groups(argument, found.__getitem__, wanted.__getitem__),
+                    largest=each,
                 )
                 for found in (after[0], *others)
             )
@@ -268,11 +267,12 @@ class Oracle:
             files = f"{argument.name}.want", f"{argument.name}.bounds"
             bounds = local_bounds(argument, own, want, given=argument.name in self._given)
             errors: NDArray[Any] | float = max(one.error for one in (error, *noise))
-            if own.mode == "close" and (bounds is not None or errors > _SMALL_ERROR):
-                errors = np.zeros(want.shape, np.float32)
+            if each is not None and bounds is not None:
+                each.fill(0.0)
                 for found in (after[0], *others):
-                    each = errors_of_each(found[argument.name], want, own, bounds)
-                    np.maximum(errors, each, out=errors)
+                    compare(found[argument.name], want, own, bounds=bounds, largest=each)
+            if each is not None and (bounds is not None or errors > _SMALL_ERROR):
+                errors = each.reshape(want.shape)
             own, bounds = widened(
                 own, bounds, want, errors * (_SPREADS if others else BASELINE_ERRORS)
             )
