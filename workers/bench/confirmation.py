@@ -62,7 +62,6 @@ class Confirmation:
         prep: the prepared experiment.
         oracle: makes the extra cases.
         open_session: opens a session on a fresh child.
-        quieten: waits until nothing else of this bench is at work, before anything is timed.
         lock: held while a child works; others have their turns between launches.
         rng: decides the order of candidates.
     """
@@ -72,14 +71,12 @@ class Confirmation:
         prep: Preparation,
         oracle: Oracle,
         open_session: Callable[[], BenchSession],
-        quieten: Callable[[], None],
         lock: DeviceLock,
         rng: np.random.Generator,
     ) -> None:
         self._prep = prep
         self._oracle = oracle
         self._open_session = open_session
-        self._quieten = quieten
         self._lock = lock
         self._rng = rng
 
@@ -160,7 +157,8 @@ class Confirmation:
     ) -> tuple[Sample, ...]:
         checked_further = [c.trial for c in finalists if c.trial in work.extra_checks]
         extra = self._extra_cases(work.scope, notes) if checked_further else {}
-        self._quieten()
+        self._oracle.settle()  # making others beside would disturb the clock of this process
+        self._oracle.end_children()
         with self._lock.held():
             return self._timed(finalists, work.scope, checked_further, extra, notes, vitals)
 

@@ -190,12 +190,7 @@ class DeviceBench:
         self._retire()
         with self._lock().held():
             self._children.open_ahead()
-        self._examiner.begin(work, prep, self._lock())
-
-        def quieten() -> None:
-            oracle.settle()  # making cases beside would disturb the clock of this process
-            self._examiner.settle()
-            oracle.end_children()
+        self._examiner.begin(work, prep)
 
         def open_session() -> BenchSession:
             ends.close()
@@ -207,9 +202,7 @@ class DeviceBench:
             )
 
         try:
-            confirmation = Confirmation(
-                prep, oracle, open_session, quieten, self._lock(), self._rng
-            )
+            confirmation = Confirmation(prep, oracle, open_session, self._lock(), self._rng)
             return replace(confirmation.run(work), span=self._span(began))
         finally:
             ends.close()

@@ -1,7 +1,6 @@
 """What a bench does with winners: gives a launch of each to the tools that watch one.
 
-Tools that check all winners at once are begun while these are confirmed: to import the driver's
-package and to open the device takes most of their time.
+Tools that check all winners at once are begun while these are confirmed, and import meanwhile.
 """
 
 import threading
@@ -18,7 +17,6 @@ from workers.bench.oracle import Oracle
 from workers.bench.preparation import Preparation
 from workers.checkers.examination import Site, examine, tools
 from workers.checkers.watched import Launchers
-from workers.device_lock import DeviceLock
 from workers.integrity.launch_checks import VerificationCase
 
 
@@ -35,17 +33,13 @@ class Examiner:
     def __init__(self, backend: str, index: int, folder: Path, abort: threading.Event) -> None:
         self._launchers = Launchers(backend, index, folder, abort)
 
-    def begin(self, work: ConfirmWork, prep: Preparation, lock: DeviceLock) -> None:
-        """Begin the tools if winners are confirmed, beside what follows until :meth:`settle`.
+    def begin(self, work: ConfirmWork, prep: Preparation) -> None:
+        """Begin the tools if winners are confirmed.
 
-        Not on a processor, which times meanwhile. The device is opened while ``lock`` is held.
+        Not on a processor, which times meanwhile. On a GPU a busy host delays no burst.
         """
         if work.scope != "tune" and not prep.device.is_cpu:
-            self._launchers.begin(partial(tools, prep.device), lock)
-
-    def settle(self) -> None:
-        """Wait until nothing that :meth:`begin` began is at work."""
-        self._launchers.settle()
+            self._launchers.begin(partial(tools, prep.device))
 
     def examine(self, work: ExamineWork, prep: Preparation, oracle: Oracle) -> WinnersExamined:
         """Run winners under the memory and race checkers, and the best of them under a profiler.

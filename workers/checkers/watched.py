@@ -1,7 +1,6 @@
 """A launcher under a tool, as its parent sees it: begun early, it waits for its jobs.
 
-What costs most of a checker's time is to import the driver's package and to open the device, which
-can be done while winners are confirmed.
+To import the driver's package takes longer than to launch a kernel, and needs no device.
 """
 
 import contextlib
@@ -15,19 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tuner.errors import EnvironmentProblem
 from workers.backends.registry import preloaded_modules
 from workers.checkers import launcher
 from workers.checkers.tool import Tool
 from workers.child_environment import module_environment, private_environment
-from workers.device_lock import PATIENCE_SECONDS, DeviceLock
 from workers.process_tree import kill_group, kill_tagged, tree_tag
 
 SECONDS = 90.0
 """A tool is stopped after this."""
-_AHEAD_SECONDS = 10.0
-"""How long one that is begun early may take to import, and again to open the device."""
-_POLL_SECONDS, _SIGN_SECONDS = 0.05, 0.005
+_POLL_SECONDS = 0.05
 _MAX_CHARACTERS = 300
 
 
@@ -56,7 +51,7 @@ class WatchedLauncher:
         environment = module_environment(os.environ) | self._mark
         environment |= private_environment(backend, tool.log.parent)
         environment["XDG_CACHE_HOME"] = str(tool.log.parent)
-        words = ("-P", "-m", launcher.__name__, str(index), str(tool.log))
+        words = ("-P", "-m", launcher.__name__, str(index))
         self._output = tool.log.with_name(f"{tool.log.name}.out")
         with self._output.open("wb") as stream:
             self._process = subprocess.Popen(
@@ -68,28 +63,13 @@ class WatchedLauncher:
                 env=environment,
                 start_new_session=True,
             )
-        self._opened = False
-
-    def has(self, done: str) -> bool:
-        """Wait until it has imported or opened the device; whether it has, in good time."""
-        sign = Path(f"{self.tool.log}{done}")
-        ends = time.monotonic() + _AHEAD_SECONDS
-        while not sign.exists():
-            if time.monotonic() > ends or self._abort.is_set() or self._process.poll() is not None:
-                return False
-            time.sleep(_SIGN_SECONDS)
-        return True
-
-    def open(self) -> None:
-        """Have it open the device; does not wait."""
-        self._opened = True
-        self._tell("\n")
+        assert self._process.stdin is not None
+        self._input = self._process.stdin
 
     def launch(self, jobs: Sequence[Path]) -> Launched:
         """Have it launch these jobs, one after the other, and wait for its end."""
-        if not self._opened:
-            self.open()
-        self._tell("".join(f"{path}\n" for path in jobs))
+        with contextlib.suppress(BrokenPipeError):  # the exit code says more
+            self._input.write("".join(f"{path}\n" for path in jobs).encode())
         self._end_input()
         ends = time.monotonic() + SECONDS
         try:
@@ -121,15 +101,8 @@ class WatchedLauncher:
         self._end_input()
 
     def _end_input(self) -> None:
-        assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.close()
-
-    def _tell(self, text: str) -> None:
-        assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # its exit code says more
-            self._process.stdin.write(text.encode())
-            self._process.stdin.flush()
+            self._input.close()
 
 
 class Launchers:
@@ -147,13 +120,11 @@ class Launchers:
         self._device = backend, index, abort
         self._place: TemporaryDirectory[str] | None = None
         self._begun: dict[str, WatchedLauncher] = {}
-        self._opening: threading.Thread | None = None
 
-    def begin(self, tools: Callable[[Path], Sequence[Tool]], lock: DeviceLock) -> None:
+    def begin(self, tools: Callable[[Path], Sequence[Tool]]) -> None:
         """Begin one for each tool that takes all winners together, unless that was done before.
 
-        ``tools`` log to the path that it is given. The device is opened while ``lock`` is held,
-        beside what follows until :meth:`settle`.
+        ``tools`` log to the path that it is given.
         """
         if self._place is not None:
             return
@@ -163,13 +134,6 @@ class Launchers:
             for tool in tools(Path(self._place.name, "ahead"))
             if tool.together
         }
-        self._opening = threading.Thread(target=self._open, args=(lock,), daemon=True)
-        self._opening.start()
-
-    def settle(self) -> None:
-        """Wait until none of them imports or opens the device."""
-        if self._opening is not None:
-            self._opening.join()
 
     def launch(self, tool: Tool, jobs: Sequence[Path]) -> Launched:
         """Have a tool's launcher do these jobs: the one that was begun, or another."""
@@ -181,17 +145,7 @@ class Launchers:
         """End those that have launched nothing."""
         for one in self._begun.values():
             one.close()
-        self.settle()
         self._begun.clear()
         if self._place is not None:
             self._place.cleanup()
             self._place = None
-
-    def _open(self, lock: DeviceLock) -> None:
-        """One that fails here fails again when it is used, which is then told."""
-        begun = [one for one in self._begun.values() if one.has(launcher.IMPORTED)]
-        with contextlib.suppress(EnvironmentProblem), lock.held(patience=PATIENCE_SECONDS):
-            for one in begun:
-                one.open()
-            for one in begun:
-                one.has(launcher.OPEN)

@@ -10,7 +10,6 @@ from tuner.plan import Build, CellPlan, KernelStep
 from workers.checkers.job import Job, job_format
 from workers.checkers.tool import Tool
 from workers.checkers.watched import Launchers
-from workers.device_lock import DeviceLock
 from workers.devices.port import StagedBuffer
 
 SOURCE = 'kernel void tell(global int *out) { out[0] = 1; printf("launched %d\\n", NUMBER); }'
@@ -52,10 +51,7 @@ def launchers(tmp_path):
 
 
 def begin(launchers: Launchers, command: tuple[str, ...], folder: Path, **more: bool) -> None:
-    lock = DeviceLock(folder.name, threading.Event())
-    launchers.begin(lambda _: (tool(command, folder / "ahead", **more),), lock)
-    launchers.settle()
-    lock.close()
+    launchers.begin(lambda _: (tool(command, folder / "ahead", **more),))
 
 
 def test_one_that_was_begun_launches_what_it_is_told_later(launchers, tmp_path):
