@@ -149,7 +149,7 @@ class AgentRun:
                 await model.ready()
                 expected = run_estimate(experiment, await engine.fleet(), rounds=agents.rounds)
                 expected.require_time()
-                words = f"compiling, checking and timing the baseline; then {expected}"
+                words = f"compiling, checking and timing the baseline; then {expected.prospect}"
                 shown.put_nowait(Activity(round=1, words=words))
                 return await evaluator.baseline()
 

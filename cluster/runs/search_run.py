@@ -161,7 +161,7 @@ async def run_search(
                     progress = replace(
                         RunProgress.of(session, t),
                         trials=most,
-                        estimate=str(expected),
+                        prospect=expected.prospect,
                         lost=lost or "",
                         missing=fleet.benches_missing,
                         waiting=fleet.benches_waiting,

@@ -84,17 +84,16 @@ def test_a_resumed_search_goes_by_its_own_pace():
     assert phase_left(begun, later, 1000) == pytest.approx(170)
 
 
-def test_confirming_goes_by_its_own_pace_and_other_phases_have_none():
+def test_confirming_takes_what_its_processes_tell_and_other_phases_have_no_pace():
     pace = Pace(1000)
     pace.left(BEGUN)
     assert pace.left(LATER) == pytest.approx(570)
     first = replace(LATER, phase="confirm", now=100.0, confirmations=0)
     assert pace.left(first) is None
-    second = replace(first, now=120.0, confirmations=1)
-    assert pace.left(second) is None, "the first process made the test cases"
-    third = replace(second, now=122.0, confirmations=2)
-    assert pace.left(third) == pytest.approx(6)
-    assert pace.left(replace(second, phase="finished")) is None
+    second = replace(first, now=120.0, confirmations=2, confirming=6.0)
+    assert pace.left(second) == pytest.approx(6)
+    assert pace.left(replace(second, now=121.0)) == pytest.approx(5)
+    assert pace.left(replace(second, phase="finished", confirming=None)) is None
 
 
 def test_time_that_passes_without_an_answer_is_taken_off_what_is_left():

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
+from statistics import fmean
 from typing import Literal
 
 from tuner.candidate import Candidate
@@ -36,6 +37,20 @@ def has_rest(experiment: Experiment, device: Device) -> bool:
 _Part = Literal["tune", "rest"]
 _Verdicts = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 """The winners, and those of them with undecided verdicts on tune and on held-out shapes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confirming:
+    """How far a confirmation is.
+
+    It takes so many ``processes`` at most, if none fails, and until the last of them ``seconds``:
+    ``None`` before a process without extra checks has answered, and while one with them, which
+    takes longer, is under way. ``examining``: winners are with the checkers.
+    """
+
+    processes: int
+    seconds: float | None
+    examining: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,17 +94,6 @@ class ConfirmationQueue:
         """Whether nothing is in flight and nothing wanted."""
         return not (self._processes or self._examining or self._wanting())
 
-    @property
-    def processes(self) -> int:
-        """How many processes it takes at most if nothing fails."""
-        first = self._fewest if self._has_rest and not self._alone else 0
-        return first + self._wanted
-
-    @property
-    def examining(self) -> bool:
-        """Whether winners are with the checkers."""
-        return self._examining
-
     def applied(self, fact: Fact) -> None:
         """Note an answer."""
         if isinstance(fact, ConfirmationSampled):
@@ -99,9 +103,32 @@ class ConfirmationQueue:
 
     def hurry(self, seconds_left: float) -> None:
         """Begin no process that a verdict can do without, unless there is time for one."""
+        self._hurried = seconds_left < max(self._timing_seconds, default=0.0)
+
+    @property
+    def progress(self) -> Confirming:
+        """How far it is."""
+        first = self._fewest if self._has_rest and not self._alone else 0
+        processes, seconds = first + self._wanted, None
+        if self._timing_seconds and not self._checking:
+            left = max(0, processes - len(self._history.confirmations))
+            seconds = left * fmean(self._timing_seconds) / self.benches
+        return Confirming(processes=processes, seconds=seconds, examining=self._examining)
+
+    @property
+    def _checking(self) -> bool:
+        """Whether a process that gives extra checks, which takes longer, is under way or next."""
+        if any(work.extra_checks for work in self._processes.values()):
+            return True
+        following = self._unconfirmed()
+        part: _Part = "rest" if following.scope == "rest" else "tune"
+        return not following.screening and bool(self._unchecked(part, following.trials))
+
+    @property
+    def _timing_seconds(self) -> list[float]:
+        """Seconds of each process so far that gave no extra checks."""
         known = self._history.confirmations
-        taken = [one.span.seconds for one in known if one.span and not one.extra_checks]
-        self._hurried = seconds_left < max(taken, default=0.0)
+        return [one.span.seconds for one in known if one.span and not one.extra_checks]
 
     def add(self, candidate: Candidate) -> None:
         """Note that a trial is compiled: for every shape, or only for the tune shapes."""

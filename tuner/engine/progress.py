@@ -30,13 +30,13 @@ class RunProgress:
 
     Times in seconds, ``now`` on a clock that never goes back. ``merged`` trials, which an equal one
     spared, are not among those ``finished``. ``seconds`` are those of the search, less what
-    confirming needs. ``speedup`` is the leader's, unconfirmed, over the tune shapes. ``estimate``
-    says what the whole run may take, ``left`` what is left of the phase by its pace so far, and
+    confirming needs. ``speedup`` is the leader's, unconfirmed, over the tune shapes. ``prospect``
+    says what follows the baseline, ``left`` what is left of the phase by its pace so far, and
     ``again`` how many trials are measured again, and why. ``suffix`` names one of several searches
-    of a round. Winners are confirmed in at most so many ``processes``, and with checkers once
-    ``examining``; ``checkers``: this machine has some. ``lost`` is why no bench lives, if none
-    does, and ``missing`` says which of several were lost. ``waiting`` says for which device a bench
-    has waited long, and which process has it.
+    of a round. Winners are confirmed in at most so many ``processes``, in ``confirming`` seconds if
+    that is known, and with checkers once ``examining``; ``checkers``: this machine has some.
+    ``lost`` is why no bench lives, if none does, and ``missing`` says which of several were lost.
+    ``waiting`` says for which device a bench has waited long, and which process has it.
     """
 
     phase: str
@@ -53,8 +53,9 @@ class RunProgress:
     leader: str
     confirmations: int
     processes: int
+    confirming: float | None = None
     examining: bool = False
-    estimate: str = ""
+    prospect: str = ""
     left: float | None = None
     again: str = ""
     round: int = 0
@@ -69,6 +70,7 @@ class RunProgress:
         """The picture at ``t``, on the clock of the session's entries."""
         history, search = session.history, session.experiment.search
         leader = history.leader()
+        confirming = session.confirming if session.phase == "confirm" else None
         return cls(
             phase=str(session.phase),
             now=t,
@@ -85,8 +87,9 @@ class RunProgress:
             speedup=_speedup(history, leader),
             leader="" if leader is None else str(history.trials[leader].configuration),
             confirmations=len(history.confirmations),
-            processes=session.processes if session.phase == "confirm" else 0,
-            examining=session.examining,
+            processes=confirming.processes if confirming else 0,
+            confirming=confirming.seconds if confirming else None,
+            examining=confirming.examining if confirming else False,
             again=_again(session),
         )
 
@@ -105,7 +108,7 @@ class RunProgress:
         left = f", about {duration(self.left)} left" if self.left and self.left >= 1 else ""
         match self.phase:
             case "baseline":
-                then = f"; then {self.estimate}" if self.estimate else ""
+                then = f"; then {self.prospect}" if self.prospect else ""
                 return f"baseline: compiling, checking and timing it{then}{again}"
             case "search":
                 most = f"/{self.seconds:.0f}" if self.searched < self.seconds < ENDLESS else ""
@@ -132,7 +135,6 @@ class Pace:
         self._space = space
         self._begun: RunProgress | None = None
         self._counted: RunProgress | None = None
-        self._first = False
 
     def left(self, now: RunProgress) -> float | None:
         """Seconds until the phase ends, if that can be told; to be asked of each picture in turn.
@@ -141,11 +143,8 @@ class Pace:
         """
         if self._begun is None or self._counted is None or self._begun.phase != now.phase:
             self._begun = self._counted = now
-            self._first = now.phase == "confirm"
         elif _done(self._counted) != _done(now):
             self._counted = now
-            if self._first:  # made the test cases: later processes are faster
-                self._begun, self._first = now, False
         found = phase_left(self._begun, self._counted, self._space)
         return None if found is None else max(0.0, found - (now.now - self._counted.now))
 
@@ -156,11 +155,11 @@ def phase_left(begun: RunProgress, now: RunProgress, space: int) -> float | None
     ``None`` in a phase that has no parts, before enough of them are in, and where something else
     ends it.
     """
-    budgets: list[tuple[float, float]] = []
-    done, merged, confirmed = (b - a for a, b in zip(_done(begun), _done(now), strict=True))
     if now.phase == "confirm":
-        budgets.append((confirmed, now.processes - now.confirmations))
-    elif now.phase == "search" and done >= FEW and not now.again and now.seconds < ENDLESS:
+        return now.confirming
+    budgets: list[tuple[float, float]] = []
+    done, merged, _ = (b - a for a, b in zip(_done(begun), _done(now), strict=True))
+    if now.phase == "search" and done >= FEW and not now.again and now.seconds < ENDLESS:
         budgets += [
             (done, now.trials - now.finished),
             (done + merged, space - now.finished - now.merged),

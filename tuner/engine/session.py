@@ -11,7 +11,7 @@ from typing import Literal
 from tuner.candidate import BASELINE, Candidate
 from tuner.engine.bench_queue import BATCH, QUEUED, BenchQueue
 from tuner.engine.candidates import Candidates
-from tuner.engine.confirmation import ConfirmationQueue
+from tuner.engine.confirmation import ConfirmationQueue, Confirming
 from tuner.engine.work import BenchSetup, Command, Finish, PrepareWork, Propose, Work
 from tuner.experiment.odd_shapes import every_shape
 from tuner.journal.facts import (
@@ -127,14 +127,9 @@ class Session:
         return [self.history.trials[n] for n in self._open_trials if self.history.trials[n].bench]
 
     @property
-    def processes(self) -> int:
-        """In how many processes the finalists are confirmed at most, if none fails."""
-        return self._confirmation.processes
-
-    @property
-    def examining(self) -> bool:
-        """Whether winners are with the checkers."""
-        return self._confirmation.examining
+    def confirming(self) -> Confirming:
+        """How far the confirmation is."""
+        return self._confirmation.progress
 
     def searched(self, t: float) -> float:
         """Seconds of searching up to ``t``, over resumes; constant once searching has ended."""

@@ -47,6 +47,9 @@ RECENT = 50
 MOST_TIMES = 20.0
 """By which factor the pace of trials corrects an estimate at most."""
 
+SURELY = 3.0
+"""By which factor a search may take longer than estimated before anything was measured."""
+
 LEAST_BUDGET = 1.5
 """The budget to ask for, as a multiple of what preparing and confirming take."""
 
@@ -62,7 +65,8 @@ class Estimate:
     configuration is cut short. ``confirm_seconds`` are those of the fewest processes. Of them
     ``final_seconds`` come after the last round, and of these ``checker_seconds`` at last;
     ``trial_seconds`` are those of one trial on a bench. ``budget_seconds`` hold all of it, with
-    fewer rounds if need be, but not less than ``least_seconds``.
+    fewer rounds if need be, but not less than ``least_seconds``. ``timely``: the search will surely
+    do all its trials in them.
     """
 
     trials: int
@@ -75,6 +79,7 @@ class Estimate:
     trial_seconds: float
     budget_seconds: float
     least_seconds: float
+    timely: bool
 
     def pace(self, history: History) -> float:
         """How many times as long as estimated a run takes, on a busy machine; 1 on an idle one.
@@ -116,12 +121,22 @@ class Estimate:
                 f"{math.ceil(LEAST_BUDGET * self.least_seconds)} or more, or smaller shapes"
             )
 
+    @property
+    def prospect(self) -> str:
+        """What is sure before anything was measured: the trials, or else the time."""
+        if self.trials and not self.timely:
+            return f"searching and confirming within {duration(self.budget_seconds)}"
+        return self._tried
+
     def __str__(self) -> str:
         whole = self.prepare_seconds + self.search_seconds + self.confirm_seconds
         whole = min(whole, max(self.budget_seconds, self.least_seconds))
+        return f"{self._tried}, roughly {duration(whole)}"
+
+    @property
+    def _tried(self) -> str:
         tried = f"at most {self.trials}" if self.space is None else f"{self.trials} of {self.space}"
-        what = f"{tried} configurations" if self.trials else "confirming"
-        return f"{what}, roughly {duration(whole)}"
+        return f"{tried} configurations" if self.trials else "confirming"
 
 
 def estimate(
@@ -187,17 +202,19 @@ def estimate(
         preparing = BEGIN_SECONDS[device.is_cpu] + TEST_CASES * costs.oracle(tune + held_out)
         preparing += on_tune + on_held_out
     left = experiment.search.seconds - spent
+    room = max(0.0, left - preparing - confirming - final)
     return Estimate(
         trials=trials,
         space=space,
         prepare_seconds=preparing,
-        search_seconds=min(trials * trial, max(0.0, left - preparing - confirming - final)),
+        search_seconds=min(trials * trial, room),
         confirm_seconds=confirming + final,
         final_seconds=final,
         checker_seconds=checking,
         trial_seconds=on_tune,
         budget_seconds=left,
         least_seconds=preparing + one_round + extra + final,
+        timely=SURELY * trials * trial <= room,
     )
 
 

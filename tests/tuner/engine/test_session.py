@@ -3,6 +3,7 @@
 import itertools
 import math
 from dataclasses import replace
+from statistics import fmean
 
 import pytest
 from hypothesis import given
@@ -633,6 +634,21 @@ def test_without_time_left_confirmation_takes_the_fewest_processes_and_says_so()
     (said,) = summarise(history).advice
     assert said.startswith("no time was left to confirm in more than 3 of 5 processes")
     assert not summarise(ample).advice
+
+
+def test_how_long_confirming_takes_is_told_by_processes_without_extra_checks():
+    run = Run(at_most(5))
+    run.drive(fleet(noise=0.2, durations=Durations(confirm=1.0)))
+    told = []
+    for count, fact in enumerate(run.facts, start=1):
+        if isinstance(fact, ConfirmationSampled):
+            history = History.of(run.experiment, run.entries[:count])
+            found = Session(history, secret=1).confirming
+            one = [c.span.seconds for c in history.confirmations if not c.extra_checks]
+            left = None if found.seconds is None else round(found.seconds / fmean(one))
+            told.append((found.processes, left))
+    # The first of each part has extra checks: none is told before it, nor before another answered.
+    assert told == [(8, left) for left in (None, 6, None, 4, 3, 2, 1, 0)]
 
 
 def test_of_many_finalists_those_that_lead_in_the_first_process_go_on():

@@ -151,6 +151,13 @@ def test_the_budget_that_is_spent_first_ends_it():
     assert seconds_left(10.0, [(0, 4)]) is None
 
 
+def test_before_anything_is_measured_the_trials_are_told_or_the_time_whichever_is_sure():
+    assert of(trials=40, space=123).prospect == "40 of 123 configurations"
+    assert of(trials=40, left=0).prospect == "confirming"
+    short = of(trials=40, space=123, seconds=of(trials=40).least_seconds + 1)
+    assert short.prospect == f"searching and confirming within {short.budget_seconds:.0f} s"
+
+
 def test_it_reads_as_one_line():
     assert str(of(trials=40, space=123)).startswith("40 of 123 configurations, roughly ")
     assert str(of(trials=40, space=None)).startswith("at most 40 configurations, roughly ")
