@@ -140,12 +140,12 @@ def test_a_driver_that_ray_killed_for_want_of_memory_is_no_bug_and_can_be_resume
 
     for name, value in job.items():
         monkeypatch.setenv(name, value)
-    with pytest.raises(EnvironmentProblem) as problem, resume_hint(Path("runs/a"), " --fleet ray"):
+    with pytest.raises(EnvironmentProblem) as problem, resume_hint(Path("runs/a")):
         raise driver_lost(OutOfMemoryError("1 worker was killed\nmore"))
     told = str(problem.value)
     assert (problem.value.exit_code, told.count("\n")) == (3, 0)
     assert "OutOfMemoryError: 1 worker was killed" in told
-    assert told.endswith(f"continue with: kernelwright {words} runs/a --fleet ray")
+    assert told.endswith(f"continue with: kernelwright {words} runs/a")
 
 
 def test_a_driver_whose_node_lacks_the_package_is_told_so():
