@@ -58,9 +58,11 @@ _MNEMONICS = frozenset(
     sqrt st stmatrix sub subc szext tanh testp vote wgmma xor""".split()
 )
 _STATEMENT = re.compile(
-    r"(?:^|[;{}\n\t])[\s{]*+(?:[\w$%]++\s*+:(?!:)[\s{]*+)*+(?:@!?%*\w+\s+)?([A-Za-z]\w*)"
+    r"(?:^|[;{}\n\t])[\s{]*+(?:[\w$%=]++\s*+:(?!:)[\s{]*+)*+(?:@\s*+!?\s*+[\w$%]++\s++)?([A-Za-z]\w*)"
 )
 """The instruction of a statement, behind its labels and its condition."""
+_BORROWED = "C"
+"""The constraint of an operand that is text: a variable's contents, which no rule here reads."""
 _ASM_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
 _CLOCKS = re.compile(r"%(?:clock|globaltimer|pm\d)\w*")
 _ESCAPE = re.compile(r"\\(?:x([0-9A-Fa-f]+)|u([0-9A-Fa-f]{4})|([0-7]{1,3})|(.))", re.S)
@@ -186,6 +188,7 @@ def _assembly(experiment: Experiment, readings: Sequence[Line], before: set[str]
     refused = _refused_instructions(readings) - _refused_instructions(expanded(baseline))
     for word in sorted(refused - (dependence & before)):
         why = f": {_CLOCK}" if word.startswith("%") else ""
+        why = ": the text of a variable cannot be checked" if word == _BORROWED else why
         yield f"inline assembly may not use '{word}'{why}"
 
 
@@ -198,6 +201,7 @@ def _refused_instructions(readings: Sequence[Line]) -> set[str]:
                 text = _ASM_COMMENT.sub(" ", _assembly_text(reading[place + 1 :]))
                 found.update(_CLOCKS.findall(text.replace("%%", "%")))
                 found.update(set(_STATEMENT.findall(text)) - _MNEMONICS)
+                found.update(_BORROWED for one in _constraints(reading[place + 1 :]) if "C" in one)
     return found
 
 
@@ -210,6 +214,17 @@ def _assembly_text(following: Line) -> str:
         elif text or not (word == "(" or word.isidentifier()):
             break
     return text
+
+
+def _constraints(following: Line) -> Iterator[str]:
+    """The literals behind the first colon, up to the end of the statement."""
+    behind = False
+    for word in following:
+        behind |= word.startswith(":")
+        if word == ";":
+            return
+        if behind and word[-1:] == '"':
+            yield _ESCAPE.sub(_character, word)
 
 
 def _character(escape: re.Match[str]) -> str:

@@ -128,6 +128,11 @@ CUDA = {
     "??=define __half float\n": "changes the meaning of the language",
     '__device__ void f() { asm("L: { $1: @%p exit;}"); }\n': "may not use 'exit'",
     '__device__ void f() { asm("/* */ exit; // ret"); }\n': "may not use 'exit'",
+    '__device__ void f() { asm("@ ! $p exit;"); }\n': "may not use 'exit'",
+    '__device__ void f() { asm("L%= : exit;"); }\n': "may not use 'exit'",
+    'static constexpr char s[] = "exit";\n__device__ void f() { asm("%0;" :: "C"(s)); }\n': (
+        "may not use 'C': the text of a variable cannot be checked"
+    ),
 }
 
 

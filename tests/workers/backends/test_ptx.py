@@ -177,6 +177,16 @@ DETOURS = {
     "bit by bit": "unsigned long long a = 0; for (int k = 0; k < 64; ++k) "
     "if ((unsigned long long)table >> k & 1) a += 1ull << k; *(int*)a += 1;",
     "assembly without a space": 'asm volatile("st.global.u32[%0],%1;" :: "l"(table), "r"(n));',
+    "a bulk reduction": 'asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 "'
+    '"[%0], [%1], 16;" :: "l"(table), "r"(n));',
+    "an atomic in shared memory": "__shared__ unsigned long long s; s = n; "
+    "atomicExch(&s, (unsigned long long)table); *(int*)atomicAdd(&s, 0ull) += 1;",
+    "a bulk copy": "__shared__ __align__(16) unsigned long long s[2]; "
+    "s[0] = (unsigned long long)table; "
+    'asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], 16;" :: "l"(x), '
+    '"r"((unsigned)__cvta_generic_to_shared(s))); **(int* volatile*)x += 1;',
+    "bits that are looked up": "unsigned long long a = 0; for (int k = 0; k < 64; ++k) "
+    "a += bits[(unsigned long long)table >> k & 1] << k; *(int*)a += 1;",
 }
 
 
@@ -190,9 +200,10 @@ def test_what_is_written_by_a_detour_is_no_table(how):
         "__device__ __noinline__ void two(int* p) { *p += 2; }",
         "another variable": "__device__ int* pointer = table;",
         "the variable before it": "__device__ int first[4];",
+        "bits that are looked up": "__constant__ unsigned long long bits[2] = {0, 1};",
     }
     source = f"""
-__device__ int table[64] = {{1, 2, 3}};
+__device__ __align__(16) int table[64] = {{1, 2, 3}};
 {others.get(how, "")}
 extern "C" __global__ void run(float* x, int n) {{
   x[n] = table[n % 64];

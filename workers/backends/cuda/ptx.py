@@ -22,6 +22,7 @@ _REACHES = {
         r"\.extern\s+\.func[^;{]*?\b(?:malloc|free)\b"
     ),
     "the number of its launch": re.compile(r"%gridid"),
+    "the graph that it runs in, as when it is timed": re.compile(r"%current_graph_exec"),
     "a variable that inline assembly declares": re.compile(
         r"\.global(?<!\w\.global)\b(?!\s+(?:\.attribute\([^()]*\)\s+)?(?:\.align\s+\d+\s+)?\.[a-z]+\d{1,9}\s+"
         r"[\w$]+(?:\[\d{0,18}\])?\s*[=;])"
@@ -60,7 +61,11 @@ _CALL = re.compile(r"call[\w.]*\s+(?:\(([^()]*)\)\s*,\s*)?([\w$]+)(?:\s*,\s*\(([
 _NUMBERS = frozenset("setp set rem mul div mul24 popc clz bfe bra ret".split())
 _FLOATS = frozenset("f16 f16x2 bf16 bf16x2 f32 f32x2 f64".split())
 _COPIES = frozenset("mov selp slct".split())
+_SUMS = frozenset("mov cvta add sub or".split())
+"""What makes of a pointer and numbers a pointer; ``or`` adds to one that is aligned."""
 _MEMORY = frozenset("ld ldu st red atom multimem".split())
+_SPACE = re.compile("global|shared")
+"""The first of a bulk copy's is where it writes."""
 _SMALL = 1 << 20
 _HALF = "32"
 
@@ -258,9 +263,9 @@ def _formals(text: str) -> list[str]:
 class _Body:
     """One function's statements; parameters of calls get names of their own in each call.
 
-    A pointer is followed where it certainly remains one. In ``doubtful`` use any number made of it
-    may be one too, and it escapes where it is stored in global memory, decides something, or is
-    passed to a function that is not known.
+    A pointer is followed where it certainly remains one. In ``doubtful`` use it escapes where it is
+    stored, compared or computed with otherwise than by adding to it, and where it is passed to a
+    function that is not known.
     """
 
     def __init__(self, function: _Function, *, doubtful: bool) -> None:
@@ -309,6 +314,8 @@ class _Body:
         places = [operand for operand in operands if operand.startswith("[")]
         values = [operand for operand in operands if not operand.startswith("[")]
         space = next((s for s in modifiers if s in ("param", "shared", "local", "const")), "")
+        if self._doubtful and space != "param":
+            space = ""
         if kind in ("ld", "ldu"):
             self._load(kind, modifiers, space, values, places)
         elif memory:
@@ -336,7 +343,7 @@ class _Body:
         self, kind: str, modifiers: list[str], space: str, values: list[str], places: list[str]
     ) -> None:
         address = self._keys(places[0]) if places else ()
-        if "bulk" in modifiers and (kind != "cp" or "global" not in modifiers[:3]):
+        if "bulk" in modifiers and next(filter(_SPACE.match, modifiers), "") != "global":
             return
         stored = tuple(key for value in values for key in self._keys(value))
         if space == "param":
@@ -348,10 +355,15 @@ class _Body:
             self._function.escapes.extend(stored)
 
     def _doubt(self, kind: str, values: list[str]) -> None:
-        """What may become of a pointer in any instruction that is no load and no store."""
-        sources = tuple(key for value in values[1:] for key in self._keys(value))
-        if kind in ("setp", "set", "call", "vote", "match"):
-            self._function.escapes.extend(sources)
+        """A pointer remains one where it is moved, chosen or added to; elsewhere it escapes."""
+        kept, lost = [], values
+        if kind in _SUMS:
+            kept, lost = values[1:], []
+        elif kind in ("mad", "selp", "slct"):
+            pointers = slice(3, 4) if kind == "mad" else slice(1, 3)
+            kept, lost = values[pointers], [*values[1 : pointers.start], *values[pointers.stop :]]
+        sources = tuple(key for value in kept for key in self._keys(value))
+        self._function.escapes.extend(key for value in lost for key in self._keys(value))
         for value in values[:1]:
             self._function.moves.extend(_Move(target, sources) for target in self._keys(value))
 
