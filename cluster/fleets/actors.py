@@ -220,37 +220,39 @@ class ActorCompiler:
         self.name = f"compiler{number}"
         self.node_id = ""
         """Ray's name of its node, once it is placed."""
-        self._actor = actor
+        self._actor, self._up = actor, False
         self._process = number if process is None else process
 
     async def ready(self) -> None:
-        """Return once the actor is placed and its process is up.
+        """Return once the actor is placed and its process is up; it is asked after losses alone.
 
         Raises:
             EnvironmentProblem: others hold the cluster's cores, and the actor no longer waits for
                 one; or it runs another version.
         """
+        if self._up:
+            return
         ready = asyncio.ensure_future(self._actor.calls.ready.remote(self._process))
         try:
             # Not `wait_for`, which waits for what it cancels, and a call of Ray's may go on.
-            done, _ = await asyncio.wait({ready}, timeout=PLACEMENT_SECONDS)
-            if not done:
+            if not (await asyncio.wait({ready}, timeout=PLACEMENT_SECONDS))[0]:
                 await self.close()
                 raise EnvironmentProblem("no core of the Ray cluster is free to compile")
             with _losses(final=True):
                 place: Place = ready.result()
             place.check()
-            self.node_id = place.node_id
+            self.node_id, self._up = place.node_id, True
         finally:
             ready.cancel()
 
     async def compile(self, builds: tuple[Build, ...]) -> tuple[Binary, ...] | Rejected:
         """Compile every build."""
+        self._up = False
         with _losses():
-            result: tuple[Binary, ...] | Rejected = await self._actor.calls.compile.remote(
-                self._process, builds
-            )
-            return result
+            made: tuple[Binary, ...] | Rejected
+            made = await self._actor.calls.compile.remote(self._process, builds)
+        self._up = True
+        return made
 
     async def close(self) -> None:
         """End the actor and its child."""
@@ -279,11 +281,10 @@ class ActorBench:
         """Its host and Ray's name of that, once it is placed."""
         self.waits_for = ""
         """Which process has had the device for long, when it was last asked."""
-        where = [dict(labels)] if labels else None
         owner = ray.get_runtime_context().get_actor_name() or "none"
         name = f"{owner}:{secrets.token_hex(8)}"
         self._group: PlacementGroup = placement_group(
-            [dict(room)], name=name, bundle_label_selector=where
+            [dict(room)], name=name, bundle_label_selector=[dict(labels)] if labels else None
         )
         self.placement = PlacementGroupSchedulingStrategy(self._group)
         options = {
@@ -395,6 +396,5 @@ def _loss(error: Exception) -> WorkerLost:
 def free_rooms(owner: str) -> None:
     """Free what a dead driver actor's benches held; Ray itself keeps it until the job ends."""
     for group in placement_group_table().values():
-        name, state = group["name"], group["state"]
-        if name.startswith(f"{owner}:") and state != "REMOVED":
-            remove_placement_group(get_placement_group(name))
+        if group["name"].startswith(f"{owner}:") and group["state"] != "REMOVED":
+            remove_placement_group(get_placement_group(group["name"]))
