@@ -148,6 +148,7 @@ class ThreadBench:
         self.node = socket.gethostname()
         self._bench = DeviceBench(backend, index)
         self._thread = _Thread("bench")
+        self._warm = False
 
     @property
     def name(self) -> str:
@@ -160,7 +161,10 @@ class ThreadBench:
         return self._bench.waits_for
 
     async def ready(self) -> str:
-        """A thread is never restarted."""
+        """Open a GPU the first time; a thread is never restarted."""
+        if not self._warm:
+            self._warm = True
+            await self._thread.call(self._bench.warm_up)
         return ""
 
     async def prepare(self, setup: BenchSetup) -> BaselinePrepared:

@@ -12,8 +12,13 @@ from pathlib import Path
 from tuner.errors import EnvironmentProblem
 from workers.bench.deadlines import Deadlines
 from workers.bench.supervisor import Supervisor
-from workers.devices.port import DeviceFailure
+from workers.devices.port import DeviceFailure, StagedBuffer
 from workers.forking import ChildFailed
+
+_BYTE = StagedBuffer(
+    name="byte", kind="out", dtype="uint8", shape=(1,), strides=(1,), size=1, align=256
+)
+"""Staged so that a child has compiled and loaded what every staging needs."""
 
 
 class BenchChildren:
@@ -54,13 +59,15 @@ class BenchChildren:
         self._spare = spare
 
     def open_ahead(self) -> None:
-        """Have a child open the device for the next :meth:`take`.
+        """Have a child open the device for the next :meth:`take`, and load what staging needs.
 
         A failure shows again where that is used.
         """
         spare = self.take()
         with suppress(DeviceFailure, ChildFailed):
             spare.describe()
+            spare.release(spare.stage([_BYTE], 1))
+            spare.flush()
         self.keep(spare)
 
     def end(self, close: Callable[[], None]) -> None:

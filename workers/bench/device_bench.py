@@ -8,11 +8,12 @@ import socket
 import sys
 import threading
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 
 import numpy as np
 
+from tuner.backends.registry import traits_of
 from tuner.candidate import Candidate
 from tuner.ceilings import Ceilings
 from tuner.device import Device
@@ -120,6 +121,14 @@ class DeviceBench:
             return self._describe()[0] if shared else if_free(*self._describe())
         except ChildFailed as failure:
             raise EnvironmentProblem(f"{self.name}: {failure}") from None
+
+    def warm_up(self) -> None:
+        """Open a GPU before there is work; a failure shows again in :meth:`prepare`."""
+        if traits_of(self._backend).gpu_only and self._described is None:
+            with suppress(EnvironmentProblem, DeviceFailure, ChildFailed):
+                self._describe()
+                with self._lock().held():
+                    self._children.open_ahead()
 
     def prepare(self, setup: BenchSetup) -> BaselinePrepared:
         """Make the cases, check the baseline and trivial answers, time the baseline.
