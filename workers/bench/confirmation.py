@@ -23,7 +23,7 @@ from tuner.telemetry import Vitals
 from tuner.trial import Rejected
 from workers.bench.baseline_rejections import is_wrong
 from workers.bench.energy import interleaved
-from workers.bench.input_specs import InputSpec, extra_specs
+from workers.bench.input_specs import extra_keys, scope_of
 from workers.bench.launcher import LoadedCandidate
 from workers.bench.oracle import Oracle
 from workers.bench.preparation import Preparation
@@ -129,8 +129,7 @@ class Confirmation:
                 beside = "beside it the baseline fails: " if out.trial == BASELINE else ""
                 found[one.trial] = replace(out.reason, detail=beside + out.reason.detail)
         if not found:
-            detail = f"the baseline fails in a fresh process: {reason.detail}"
-            raise EnvironmentProblem(detail)
+            raise EnvironmentProblem(f"the baseline fails in a fresh process: {reason.detail}")
         return found
 
     def _once(
@@ -172,46 +171,28 @@ class Confirmation:
         vitals: list[Vitals],
     ) -> tuple[Sample, ...]:
         session = self._open_session()
-        baseline = self._prep.setup.baseline
-        loaded_by_trial: dict[int, LoadedCandidate] = {}
-        serialised: dict[int, LoadedCandidate] = {}
-        for candidate in (baseline, *finalists):
-            with self._attribute_failure(candidate.trial):
-                loaded_by_trial[candidate.trial] = session.load(candidate)
-                if candidate.plan.dependent and not baseline.plan.dependent:
-                    plain = replace(candidate, plan=candidate.plan.serialised)
-                    serialised[candidate.trial] = session.load(plain)
-                session.flush()
+        loaded_by_trial, serialised = self._loaded(session, finalists)
         samples: list[Sample] = []
-        slowest_ns = max(self._prep.baseline_ns.values())
         # Small ones first: on an H200 the extra checks on 200 MB made every later launch of a child
         # take up to 0.35 µs more, a seventh of a small kernel's time.
-        timed = self._prep.timed
-        shapes = sorted(self._prep.arguments, key=lambda n: (n not in timed, self._bytes(n)))
+        shapes = sorted(
+            self._prep.arguments, key=lambda n: (n not in self._prep.timed, self._bytes(n))
+        )
         smallest = next(shape for shape in shapes if shape in self._prep.tune)
-        repeats = REPEATS if self._prep.device.is_cpu else REPEATS_ON_GPU
         for shape in shapes:
             caches = self._caches(shape, scope)
             if shape in self._prep.timed and not caches:
                 continue
             cases = self._prep.cases.get(shape, ())[:-1]  # the last is for the timing recheck
-            checked = (*cases, *extra.get(shape, ()))
-            if not checked:
+            further = extra.get(shape, ())
+            if not (cases or further):
                 continue
             runners = {t: loaded for t, loaded in loaded_by_trial.items() if _runs(loaded, shape)}
+            new = {trial: runners[trial] for trial in checked_further if trial in runners}
+            first, *_ = *cases, *further
             with self._attribute_failure(BASELINE, shape):
-                session.stage(checked[0], caches or ("hot",), self._prep.measure.repeats)
-            # The others are checked while they are timed.
-            for number, case in enumerate(checked):
-                is_extra = number >= len(cases)
-                for trial, loaded in runners.items():
-                    if trial not in checked_further:
-                        continue
-                    self._lock.pause()
-                    with self._attribute_failure(trial, shape):
-                        known = self._prep.baseline_ns.get(shape, slowest_ns)
-                        for exact in (True, False) if is_extra else (True,):
-                            session.check(loaded, case, known, exact=exact)
+                session.stage(first, caches or ("hot",), self._prep.measure.repeats)
+            self._check_further(session, new, shape, cases, further)
             if shape in self._prep.timed:
                 if "hot" in caches and not session.stays_in_cache(shape, self._prep.measure):
                     notes[f"{self._prep.bindings[shape]} is too large to be timed hot"] = None
@@ -219,14 +200,11 @@ class Confirmation:
                     plain_runners = {t: one for t, one in serialised.items() if t in runners}
                     samples += self._time(session, runners, plain_runners, shape, cache)
                 if shape == smallest:
-                    for trial in (one for one in checked_further if one in runners):
-                        with self._attribute_failure(trial, shape):
-                            known = self._prep.baseline_ns[shape]
-                            session.check_repeatedly(runners[trial], cases[0], known, repeats)
+                    self._check_repeatedly(session, new, shape)
+                known = self._prep.baseline_ns[shape]
                 for case in (one for one in cases if one.launches > 1):
                     for trial, loaded in runners.items():
                         with self._attribute_failure(trial, shape):
-                            known = self._prep.baseline_ns[shape]
                             session.check(loaded, case, known, exact=False)
                 if session.vitals is not None:
                     vitals.append(session.vitals)
@@ -238,6 +216,49 @@ class Confirmation:
                 session.unstage(shape)
         notes.update(session.notes)
         return tuple(samples)
+
+    def _loaded(
+        self, session: BenchSession, finalists: Sequence[Candidate]
+    ) -> tuple[dict[int, LoadedCandidate], dict[int, LoadedCandidate]]:
+        """Baseline and finalists; and serialised, those that are launched dependently."""
+        baseline = self._prep.setup.baseline
+        loaded: dict[int, LoadedCandidate] = {}
+        serialised: dict[int, LoadedCandidate] = {}
+        for candidate in (baseline, *finalists):
+            with self._attribute_failure(candidate.trial):
+                loaded[candidate.trial] = session.load(candidate)
+                if candidate.plan.dependent and not baseline.plan.dependent:
+                    plain = replace(candidate, plan=candidate.plan.serialised)
+                    serialised[candidate.trial] = session.load(plain)
+                session.flush()
+        return loaded, serialised
+
+    def _check_further(
+        self,
+        session: BenchSession,
+        runners: Mapping[int, LoadedCandidate],
+        shape: int,
+        cases: Sequence[VerificationCase],
+        extra: Sequence[VerificationCase],
+    ) -> None:
+        """Check finalists that are new on all cases; others are checked while they are timed."""
+        known = self._prep.baseline_ns.get(shape, max(self._prep.baseline_ns.values()))
+        for number, case in enumerate((*cases, *extra)):
+            for trial, loaded in runners.items():
+                self._lock.pause()
+                with self._attribute_failure(trial, shape):
+                    for exact in (True,) if number < len(cases) else (True, False):
+                        session.check(loaded, case, known, exact=exact)
+
+    def _check_repeatedly(
+        self, session: BenchSession, runners: Mapping[int, LoadedCandidate], shape: int
+    ) -> None:
+        """Check finalists in many launches in a row."""
+        repeats = REPEATS if self._prep.device.is_cpu else REPEATS_ON_GPU
+        case, known = self._prep.cases[shape][0], self._prep.baseline_ns[shape]
+        for trial, loaded in runners.items():
+            with self._attribute_failure(trial, shape):
+                session.check_repeatedly(loaded, case, known, repeats)
 
     def _time(
         self,
@@ -321,11 +342,7 @@ class Confirmation:
         return sum(a.size for a in self._prep.arguments[shape] if a.is_buffer)
 
     def _check_others(self, session: BenchSession, loaded: LoadedCandidate, shape: int) -> None:
-        """Check a finalist on its other cases between two parts of its timing.
-
-        Raises:
-            DeviceFailure: it is wrong on inputs that are not timed.
-        """
+        """Check a finalist on its other cases, between two parts of its timing."""
         _, *others, _ = self._prep.cases[shape]
         for case in others:
             if case.launches == 1:
@@ -363,34 +380,17 @@ class Confirmation:
                 label = str(self._prep.bindings[shape])  # the report numbers timed shapes alone
                 if label not in found.detail:
                     found = replace(found, detail=f"{found.detail} (on the odd shape {label})")
-            lost = isinstance(failure, ChildLost)
-            raise _CandidateFailed(trial, found, lost=lost) from None
+            raise _CandidateFailed(trial, found, lost=isinstance(failure, ChildLost)) from None
 
     def _caches(self, shape: int, scope: ConfirmScope) -> tuple[Cache, ...]:
         """The cache states in which a scope times a shape: on a GPU both, for the report."""
         if shape not in self._prep.timed:
             return ()
         wanted = self._prep.measure.cache
-        own = (wanted,) if scope in (_part(self._prep, shape), "all") else ()
+        own = (wanted,) if scope in (scope_of(self._prep, shape), "all") else ()
         if self._prep.device.is_cpu or scope == "tune":
             return own
         return (*own, "hot" if wanted == "cold" else "cold")
-
-
-def extra_keys(prep: Preparation, scope: ConfirmScope) -> list[tuple[int, InputSpec]]:
-    """Shapes and specs of the extra cases in a scope."""
-    return [
-        (shape, spec)
-        for shape, cell in enumerate(prep.setup.baseline.plan.cells)
-        if isinstance(cell, CellPlan) and scope in (_part(prep, shape), "all")
-        for spec in extra_specs(prep, shape)
-    ]
-
-
-def _part(prep: Preparation, shape: int) -> ConfirmScope:
-    """Odd shapes are checked with the tune shapes."""
-    held_out = shape in prep.timed and shape not in prep.tune
-    return "rest" if held_out else "tune"
 
 
 def _runs(loaded: LoadedCandidate, shape: int) -> bool:

@@ -32,11 +32,11 @@ from tuner.trial import Code, Full, Infeasible, Measured, Rejected, Stage
 from workers.bench.availability import if_free
 from workers.bench.ceilings import Compile, compiled_ahead, measure_ceilings
 from workers.bench.children import BenchChildren
-from workers.bench.confirmation import Confirmation, extra_keys
+from workers.bench.confirmation import Confirmation
 from workers.bench.deadlines import Deadlines
 from workers.bench.examiner import Examiner
 from workers.bench.input_notes import changed_inputs, note_untested
-from workers.bench.input_specs import search_keys
+from workers.bench.input_specs import extra_keys, search_keys
 from workers.bench.oracle import Oracle
 from workers.bench.oracle_files import OracleFiles
 from workers.bench.preparation import Preparation, fits_beside, too_large

@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 
 from tuner.experiment.arguments import ResolvedArgument
 from tuner.experiment.constants import OtherSign
+from tuner.journal.facts import ConfirmScope
+from tuner.plan import CellPlan
 from workers.bench.preparation import Preparation
 from workers.distributions import NARROWER, WIDE, Distribution
 from workers.inputs import applies, stream
@@ -167,6 +169,22 @@ def _beside(prep: Preparation, shape: int) -> list[InputSpec]:
         return []
     label = _DISTRIBUTIONS[distribution]
     return [InputSpec(label=label, key=label, distribution=distribution)]
+
+
+def extra_keys(prep: Preparation, scope: ConfirmScope) -> list[tuple[int, InputSpec]]:
+    """Shapes and specs of the extra cases in a scope of confirmation."""
+    return [
+        (shape, spec)
+        for shape, cell in enumerate(prep.setup.baseline.plan.cells)
+        if isinstance(cell, CellPlan) and scope in (scope_of(prep, shape), "all")
+        for spec in extra_specs(prep, shape)
+    ]
+
+
+def scope_of(prep: Preparation, shape: int) -> ConfirmScope:
+    """The scope of confirmation that a shape is in: odd ones are checked with the tune shapes."""
+    held_out = shape in prep.timed and shape not in prep.tune
+    return "rest" if held_out else "tune"
 
 
 def _first_turn(prep: Preparation, spec: InputSpec) -> int:
