@@ -56,6 +56,8 @@ class DeviceLock:
         """When a pause of such threads begins, and how long after its last use that was."""
         self.waits_for = ""
         """Which process has had the device since a long wait for it began; empty without one."""
+        self.waited = 0.0
+        """Seconds that this bench waited for other processes, in all."""
 
     @contextmanager
     def held(self, *, patience: float = 0.0, pause: float = KEPT_SECONDS) -> Iterator[None]:
@@ -163,7 +165,8 @@ class DeviceLock:
         made, name = tempfile.mkstemp(prefix=".", dir=self._queue)
         ticket = self._queue / f"{time.monotonic_ns():020d}{Path(name).name}"
         held = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        long = time.monotonic() + LONG_SECONDS
+        began = time.monotonic()
+        long = began + LONG_SECONDS
         try:
             fcntl.flock(made, fcntl.LOCK_EX)
             Path(name).rename(ticket)
@@ -173,6 +176,8 @@ class DeviceLock:
                     long = math.inf
                     self._tell_holder()
                 time.sleep(_POLL_SECONDS)
+                self.waited += time.monotonic() - began
+                began = time.monotonic()
             os.ftruncate(held, 0)
             os.pwrite(held, f"{os.getpid()}\n".encode(), 0)
         except BaseException:

@@ -63,21 +63,22 @@ def queued(count: int) -> None:
 
 
 def test_it_is_host_wide_and_each_device_has_its_own(holder) -> None:
-    taken = threading.Event()
+    taken, asking, other = threading.Event(), lock(), lock("gpu-2")
 
     def take() -> None:
-        with lock().held():
+        with asking.held():
             taken.set()
 
     thread = started(take)
     queued(1)
     assert not taken.wait(0.05)
-    with lock("gpu-2").held():
+    with other.held():
         pass
     holder.stdin.write("\n")
     holder.stdin.flush()
     assert taken.wait(10)
     thread.join()
+    assert (asking.waited > 0.04, other.waited) == (True, 0.0)
 
 
 def test_a_long_wait_is_told_with_who_has_the_device(holder, monkeypatch, caplog) -> None:

@@ -40,11 +40,15 @@ WorkKind = Literal["compile", "prepare", "measure", "confirm", "examine", "model
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """When a worker was busy: Unix seconds on the worker's own clock."""
+    """When a worker was busy: Unix seconds on the worker's own clock.
+
+    For ``waited`` seconds of them, another process used the device.
+    """
 
     worker: str
     began: Finite
     ended: Finite
+    waited: Finite = 0.0
 
     @property
     def seconds(self) -> float:

@@ -74,13 +74,15 @@ class Timeline:
     """Where the time of a run went.
 
     ``seconds`` are those in which a process was at work on it, over ``processes``; in ``waiting``
-    of them no work was in progress. ``unfinished`` is work that began and has no answer.
+    of them no work was in progress. Of the workers' busy seconds they ``waited`` for devices that
+    other processes used. ``unfinished`` is work that began and has no answer.
     """
 
     began: float
     seconds: float
     processes: int
     waiting: float
+    waited: float
     kinds: tuple[KindTime, ...]
     workers: tuple[WorkerTime, ...]
     benches: tuple[BenchTime, ...]
@@ -123,6 +125,7 @@ def timeline(journals: Sequence[Sequence[Entry]]) -> Timeline:
         seconds=seconds,
         processes=1 + len(stopped) if entries else 0,
         waiting=max(0.0, seconds - covered),
+        waited=sum(span.waited for _, span in done),
         kinds=tuple(
             KindTime(
                 kind=kind,

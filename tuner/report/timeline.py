@@ -37,6 +37,10 @@ def timeline_text(found: Timeline) -> str:
         lines.append(
             f"{WORDS[one.kind]:{width}}{one.count:8}{one.busy:10.2f}{one.wall:10.2f}{share:>8}"
         )
+    if found.waited:
+        share = share_text(found.waited, found.seconds)
+        words = "of these, waiting for a device in use"
+        lines.append(f"{words:{width}}{'':8}{found.waited:10.2f}{'':10}{share:>8}")
     waiting = share_text(found.waiting, found.seconds)
     lines += [f"{'no work in progress':{width}}{'':18}{found.waiting:10.2f}{waiting:>8}", ""]
     for worker in found.workers:

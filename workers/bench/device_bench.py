@@ -90,6 +90,8 @@ class DeviceBench:
         self._oracle: Oracle | None = None
         self._runner: TrialRunner | None = None
         self._quarantined = ""
+        self._waited = 0.0
+        """Of the seconds that the lock was waited for, those that were told."""
         folder = self._folder.path / "cache"
         self._children = BenchChildren(backend, index, self._deadlines, folder)
         self._rng = rng or np.random.default_rng()
@@ -166,8 +168,9 @@ class DeviceBench:
             return TrialFinished(
                 trial=candidate.trial, outcome=refused, span=self._span(time.time())
             )
+        at = time.time()
         with self._lock().held(pause=_PAUSE_SECONDS):
-            began, at = time.monotonic(), time.time()
+            began = time.monotonic()
             for _ in range(CHILD_ATTEMPTS):
                 try:
                     runner = self._ready(candidate)
@@ -184,7 +187,7 @@ class DeviceBench:
             outcome=outcome,
             device_seconds=seconds,
             vitals=runner.vitals if isinstance(outcome, Measured) else None,
-            span=Span(worker=self.name, began=at, ended=at + seconds),
+            span=self._span(at),
         )
 
     def confirm(self, work: ConfirmWork) -> ConfirmationSampled:
@@ -221,8 +224,8 @@ class DeviceBench:
         """Run winners under the checkers of this device, and the best under a profiler."""
         prep, oracle = self._prepared()
         oracle.settle()
+        began = time.time()
         with self._lock().held():
-            began = time.time()
             self._retire()
             found = self._examiner.examine(work, prep, oracle)
         return replace(found, span=self._span(began))
@@ -244,8 +247,11 @@ class DeviceBench:
         self._folder.remove()
 
     def _span(self, began: float) -> Span:
-        """What the device was held for since ``began``, in Unix seconds."""
-        return Span(worker=self.name, began=began, ended=time.time())
+        """What the device was used or waited for since ``began``, in Unix seconds."""
+        before = self._waited
+        self._waited = self._lock().waited if self._described else 0.0
+        waited = self._waited - before
+        return Span(worker=self.name, began=began, ended=time.time(), waited=waited)
 
     def _begin(self, setup: BenchSetup) -> tuple[Full, ...] | Rejected:
         self._forget()

@@ -1,6 +1,7 @@
 """A timeline tells where the time of a run went, over processes, workers and kinds of work."""
 
 import json
+import re
 
 import pytest
 
@@ -45,6 +46,14 @@ def test_side_by_side_work_is_busy_twice_and_counts_once_on_the_wall():
 def test_what_nothing_worked_in_is_waiting():
     found = timeline([[compiled(0, "c0", 100.0, 101.0), finished(1, "gpu", 104.0, 105.0)]])
     assert (found.seconds, found.waiting) == (5.0, 3.0)
+
+
+def test_the_time_for_which_others_had_the_device_is_told():
+    span = Span(worker="gpu", began=100.0, ended=110.0, waited=4.0)
+    fact = TrialFinished(work=1, trial=1, outcome=Measured(cells=()), span=span)
+    found = timeline([[Entry(fact, at=110.0, t=10.0)]])
+    assert (found.seconds, found.waiting, found.waited) == (10.0, 0.0, 4.0)
+    assert re.search(r"of these, waiting for a device in use +4\.00 +40%\n", timeline_text(found))
 
 
 def test_the_time_between_two_processes_is_nobodys():
