@@ -109,10 +109,10 @@ class PooledFleet:
         """Why benches that were lost or refused are not there."""
         self._sound_key = ""
         """The key of the setup for which a bench has a sound baseline."""
+        for bench in benches:  # first: opening a device takes longest
+            self.add_bench(bench)
         for compiler in compilers:
             self.add_compiler(compiler)
-        for bench in benches:
-            self.add_bench(bench)
 
     @property
     def device(self) -> Device:
