@@ -9,6 +9,7 @@ import gc
 import os
 import secrets
 import socket
+import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -50,6 +51,9 @@ PLACEMENT_SECONDS = 60.0
 WAITING_SECONDS = 5.0
 """How often a bench at work is asked whether it waits for its device."""
 
+_NEXT_SECONDS = 0.001
+"""A bench begins its next trial first: streaming an outcome takes the interpreter meanwhile."""
+
 CLOSING_SECONDS = 2.0
 """How long an actor may take to release its children before it is killed."""
 
@@ -71,8 +75,7 @@ class Place:
     @classmethod
     def here(cls, worker: str) -> "Place":
         """This process's."""
-        node = socket.gethostname()
-        node_id = ray.get_runtime_context().get_node_id()
+        node, node_id = socket.gethostname(), ray.get_runtime_context().get_node_id()
         return cls(process=f"{node}/{os.getpid()}", node=node, node_id=node_id, worker=worker)
 
     def check(self) -> None:
@@ -82,11 +85,6 @@ class Place:
                 f"{self.node} has Kernelwright {self.version}, and the driver {__version__}: "
                 "install the same version on every node"
             )
-
-
-def spare_collections() -> None:
-    """Have garbage collections pass over what there is now, which stops all threads for 0.1 s."""
-    gc.freeze()
 
 
 class BenchActor:
@@ -116,7 +114,7 @@ class BenchActor:
     def prepare(self, setup: BenchSetup) -> BaselinePrepared:
         """Make oracle and baseline ready."""
         prepared = self._thread.submit(self._bench.prepare, setup).result()
-        spare_collections()
+        gc.freeze()  # a full collection of what there is now stops all threads for 0.1 s
         return prepared
 
     def measure(self, work: MeasureWork) -> Iterator[TrialFinished]:
@@ -127,7 +125,9 @@ class BenchActor:
         ]
         try:
             for outcome in outcomes:
-                yield outcome.result()
+                finished = outcome.result()
+                time.sleep(_NEXT_SECONDS)
+                yield finished
         finally:
             for outcome in outcomes:
                 outcome.cancel()
@@ -155,7 +155,7 @@ class CompileActor:
         ]
         for worker, thread in zip(self._workers, self._threads, strict=True):
             thread.submit(worker.ready)  # while benches open their devices
-        spare_collections()
+        gc.freeze()
 
     def ready(self, number: int) -> Place:
         """Where it is, once the process is up."""

@@ -6,9 +6,11 @@ import. What the driver does is :mod:`cluster.runs.search_run`; where workers ar
 """
 
 import asyncio
+import gc
 import logging
 import os
 import secrets
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -21,7 +23,7 @@ from ray.exceptions import RayError, RayTaskError, RpcError, RuntimeEnvSetupErro
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from cluster.cli.console import Update
-from cluster.fleets.actors import free_rooms, spare_collections
+from cluster.fleets.actors import free_rooms
 from cluster.fleets.claim import Claim, Share
 from cluster.fleets.elastic import POLL_SECONDS, draining_nodes
 from cluster.fleets.local import target_remedy
@@ -40,6 +42,10 @@ from tuner.errors import EnvironmentProblem, KernelwrightError, Preempted, RunIn
 from tuner.journal.facts import BaselinePrepared, Fact
 
 NAMESPACE = "kernelwright"
+
+STREAM_SECONDS = 0.1
+"""Between two pictures of a phase that are streamed: one for each step of the engine would cost the
+driver as much as the step."""
 
 
 @contextmanager
@@ -141,11 +147,16 @@ class Driver:
         self._run = open_run(process, access)
 
     async def progress(self) -> AsyncIterator[Update]:
-        """Go on with the run, streaming how far it is."""
+        """Go on with the run, streaming how far it is: what is new, and the rest now and then."""
+        shown, due = None, 0.0
         try:
             async for progress in self._run.progress():
                 if isinstance(progress, RunProgress):
                     self._metrics.publish(progress.speedup)
+                    part, now = (progress.phase, progress.round, progress.suffix), time.monotonic()
+                    if part == shown and now < due:
+                        continue
+                    shown, due = part, now + STREAM_SECONDS
                 yield progress
         finally:
             self._metrics.publish(None, now=True)
@@ -157,7 +168,7 @@ class Driver:
     def _observe(self, fact: Fact) -> None:
         self._metrics.counts.apply(fact)
         if isinstance(fact, BaselinePrepared):  # the search begins: all it needs is imported
-            spare_collections()
+            gc.freeze()  # a full collection of that stops all threads for 0.1 s
 
 
 def driver_lost(error: RayError) -> EnvironmentProblem:
