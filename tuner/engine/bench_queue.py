@@ -20,6 +20,10 @@ BATCH_SECONDS = 0.05
 QUEUED = 2
 """Works in flight for each bench: one that runs, and one that waits behind it."""
 
+_FIRST = 4
+"""So many on a GPU until the first is through: all compilers have their first results at once, and
+the driver takes a while for them."""
+
 _RECENT = 0.2
 """The weight of the last trial in the running mean of device seconds per trial."""
 
@@ -37,6 +41,8 @@ class BenchQueue:
         self._left: Counter[int] = Counter()
         """How many trials of each work are not finished."""
         self._seconds = 0.0
+        gpu = history.epoch is not None and not history.epoch.device.is_cpu
+        self._first = _FIRST if gpu else QUEUED
 
     @property
     def in_flight(self) -> int:
@@ -65,8 +71,8 @@ class BenchQueue:
         """What to send now."""
         size = self.batch
         cutoffs = self._history.race.cutoffs if self._history.ended is None else ()
-        works = []
-        while self._waiting and len(self._left) < QUEUED * self.benches:
+        works, most = [], QUEUED if self._seconds else self._first
+        while self._waiting and len(self._left) < most * self.benches:
             batch = [self._waiting.popleft() for _ in range(min(size, len(self._waiting)))]
             work = next(self._works)
             self._sent |= dict.fromkeys((candidate.trial for candidate in batch), work)
