@@ -30,6 +30,9 @@ _LOOKED_AT = 32
 """Numbers of a row or column that its magnitude is computed from."""
 _ALIKE = 8.0
 """Magnitudes, or errors, that differ by no more are taken as the same."""
+_ERRORS_ALIKE = 2.0
+"""By how many times an error may be nearer to local bounds than to that of the whole output, if it
+is a rounding of the element itself."""
 _WIDENED_TOGETHER = 1024
 """Elements whose largest error widens the bounds of all of them, at least.
 
@@ -111,6 +114,22 @@ def local_bounds(
     return bounds
 
 
+def depend_on_each_other(
+    want: NDArray[Any], local: NDArray[np.float32], whole: NDArray[np.float32]
+) -> bool:
+    """Whether the baseline's errors are no smaller where its results are.
+
+    The elements of a running sum carry the roundings of all before them, so that it has small
+    elements, but no exact ones: local bounds are not for it. Rows are taken as independent.
+
+    Args:
+        want: the oracle.
+        local: the baseline's errors in local bounds.
+        whole: and in the bound of the whole output.
+    """
+    return not _has_rows(want) and bool(local.max() > _ERRORS_ALIKE * whole.max())
+
+
 def widened(
     bound: Expected, bounds: Bounds | None, want: NDArray[Any], errors: NDArray[Any] | float
 ) -> tuple[Expected, Bounds | None]:
@@ -156,11 +175,19 @@ def _local_factors(values: NDArray[Any]) -> NDArray[np.float64] | None:
 
 def _table(values: NDArray[Any]) -> NDArray[Any]:
     """Rows of neighbours: those of the last dimension, or segments where these are few and long."""
-    extents = [extent for extent in values.shape if extent > 1]
-    if len(extents) > 1 and math.prod(extents[:-1]) >= _ENOUGH:
-        return values.reshape(-1, extents[-1])
+    if _has_rows(values):
+        return values.reshape(-1, _extents(values)[-1])
     rows = -(-values.size // _SEGMENT)
     return np.resize(values.reshape(-1), (rows, _SEGMENT))
+
+
+def _has_rows(values: NDArray[Any]) -> bool:
+    """Whether there are enough rows to compare them with each other."""
+    return len(_extents(values)) > 1 and math.prod(_extents(values)[:-1]) >= _ENOUGH
+
+
+def _extents(values: NDArray[Any]) -> list[int]:
+    return [extent for extent in values.shape if extent > 1]
 
 
 def _spread(table: NDArray[Any], values: NDArray[Any]) -> Bounds:

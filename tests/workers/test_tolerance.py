@@ -12,7 +12,7 @@ from tuner.experiment.contents import Tolerance
 from tuner.experiment.tolerances import default_tolerance
 from tuner.trial import Measured, Rejected
 from workers.bench.input_specs import FIRST, InputSpec
-from workers.bounds import local_bounds, magnitude, output_bound, widened
+from workers.bounds import depend_on_each_other, local_bounds, magnitude, output_bound, widened
 from workers.comparison import compare
 from workers.integrity.launch_checks import VerificationCase
 from workers.integrity.trivial_answers import unnoticed_omissions
@@ -152,6 +152,25 @@ def test_bounds_widen_where_the_baseline_errs() -> None:
     assert bounds[101, 2] == pytest.approx(40 * plain[101, 2])
     assert bounds[101, 1] == pytest.approx(plain[101, 1])
     assert bounds[2000, 2] == pytest.approx(plain[2000, 2])
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_a_running_sum_has_no_local_bounds_and_other_small_results_have(running) -> None:
+    numbers = np.random.default_rng(3).standard_normal(60_000).astype(np.float32)
+    if running:
+        numbers -= numbers.mean()  # the last sums are near 0, their errors are those of large ones
+        want, got = np.cumsum(numbers, dtype=np.float64), np.cumsum(numbers)
+    else:
+        numbers[20_000:20_512] *= 1e-3
+        want, got = numbers * np.pi, numbers * np.float32(np.pi)
+    bound, bounds = bounds_of(want, growth=magnitude(want))
+    assert bounds is not None
+    whole, local = np.zeros(want.size, np.float32), np.zeros(want.size, np.float32)
+    compare(got, want, bound, largest=whole)
+    compare(got, want, bound, bounds=bounds, largest=local)
+    assert depend_on_each_other(want, local, whole) == running
+    rows = np.resize(want, (600, 100))
+    assert not depend_on_each_other(rows, local, whole)
 
 
 @pytest.mark.parametrize(("atol", "noted"), [(1e-5, False), (0.1, True)])

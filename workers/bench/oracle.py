@@ -39,17 +39,12 @@ from workers.bench.input_specs import FIRST, REFERENCE_ELEMENTS, SEARCHED, Input
 from workers.bench.oracle_files import OracleFiles, OracleRecord
 from workers.bench.preparation import Preparation
 from workers.bench.supervisor import ChildLost, Supervisor
-from workers.bounds import local_bounds, magnitude, output_bound, widened
+from workers.bounds import depend_on_each_other, local_bounds, magnitude, output_bound, widened
 from workers.comparison import Expected, compare
 from workers.device_lock import PATIENCE_SECONDS, DeviceLock
 from workers.devices.port import DeviceFailure
 from workers.devices.staging import staged
-from workers.elements import (
-    dtype_name,
-    from_storage,
-    is_float,
-    to_storage,
-)
+from workers.elements import dtype_name, from_storage, is_float, to_storage
 from workers.groups import group_source, groups
 from workers.inputs import PythonFill, fill, flipped, stream
 from workers.integrity.launch_checks import VerificationCase, damaged, rejected
@@ -268,9 +263,11 @@ class Oracle:
             bounds = local_bounds(argument, own, want, given=argument.name in self._given)
             errors: NDArray[Any] | float = max(one.error for one in (error, *noise))
             if each is not None and bounds is not None:
-                each.fill(0.0)
+                local = np.zeros_like(each)
                 for found in (after[0], *others):
-                    compare(found[argument.name], want, own, bounds=bounds, largest=each)
+                    compare(found[argument.name], want, own, bounds=bounds, largest=local)
+                depend = depend_on_each_other(want, local, each)
+                bounds, each = (None, each) if depend else (bounds, local)
             if each is not None and (bounds is not None or errors > _SMALL_ERROR):
                 errors = each.reshape(want.shape)
             own, bounds = widened(
@@ -349,11 +346,10 @@ class Oracle:
             buffers = server.stage(staged(self._arguments[shape], contents), 1)
             launchable = server.bind(self._module, cell, buffers)
             runs = []
-            order = (0,) * spec.launches
             for poison in poisons:
                 request = BurstRequest(
                     launchable=launchable,
-                    order=order,
+                    order=(0,) * spec.launches,
                     poison=poison,
                     deadline=min(self._deadlines.control, self._deadlines.first + limit_ns * 1e-9),
                     inspect=0,
