@@ -167,6 +167,25 @@ extern "C" __global__ void run(float* out, const float* x, int n) {
     assert {"counter", "where"} <= found.keys()
 
 
+def test_what_is_filled_must_not_be_written():
+    source = """
+__device__ float kept[64];
+extern "C" __global__ void run(float* out, int n) {{
+  out[n] = kept[n];
+  {}
+}}"""
+    for change in ("", "kept[n + 1] = 2;"):
+        build = Build(
+            language="cuda",
+            file="k.cu",
+            source=source.format(change),
+            entries=("run",),
+            variables=("kept",),
+        )
+        reaches = open_compiler(device_for("sm_90")).compile(build).reaches
+        assert bool(reaches) == bool(change), reaches
+
+
 DETOURS = {
     "a remainder": "int* p = (int*)((unsigned long long)table % (~0ull - n)); *p += 1;",
     "global memory": "*(int**)x = table; __threadfence(); int* p = *(int* volatile*)x; *p += 1;",
@@ -176,6 +195,8 @@ DETOURS = {
     "the variable before it": "first[n % 100] = 1;",
     "bit by bit": "unsigned long long a = 0; for (int k = 0; k < 64; ++k) "
     "if ((unsigned long long)table >> k & 1) a += 1ull << k; *(int*)a += 1;",
+    "behind spaces": 'asm volatile("{ .reg .pred p; setp.ne.s32 p, %1, 0; "'
+    '"@ p st.global.u32 [%0], 7; }" :: "l"(table), "r"(n));',
     "assembly without a space": 'asm volatile("st.global.u32[%0],%1;" :: "l"(table), "r"(n));',
     "a bulk reduction": 'asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 "'
     '"[%0], [%1], 16;" :: "l"(table), "r"(n));',

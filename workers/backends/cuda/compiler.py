@@ -218,7 +218,7 @@ def _binary(build: Build, began: float, made: CompilerOutput) -> Binary:
         variable_bytes=tuple((n, sizes[s]) for n, s in made.variables.items() if s in sizes),
         compile_seconds=time.perf_counter() - began,
         persists=persists(made.ptx),
-        reaches=reaches(made.ptx),
+        reaches=reaches(made.ptx, made.variables.values()),
         lasting=tuple(
             (symbol, size)
             for symbol, size in lasting_variables(made.ptx).items()
