@@ -61,11 +61,21 @@ def change_constants(
     return tuple(found), ", ".join(words)
 
 
+def not_constant(argument: ResolvedArgument) -> ResolvedArgument:
+    """An input that holds one number throughout with others, another argument as it is."""
+    varies = argument.kind != "scalar" and changed_with(argument) == "contents"
+    return _with_other_contents(argument) if varies else argument
+
+
 def _changed(
     argument: ResolvedArgument, what: Constants, near: Iterator[bool], rng: np.random.Generator
 ) -> ResolvedArgument:
     if argument.kind == "scalar":
         return replace(argument, value=_other(argument, what, near, rng))
+    return _with_other_contents(argument)
+
+
+def _with_other_contents(argument: ResolvedArgument) -> ResolvedArgument:
     if isinstance(argument.fill, FromFile | FromPython):
         return replace(argument, unlike=True)
     if is_float(argument.dtype) or argument.range is not None:

@@ -22,7 +22,8 @@ _FAR_ELEMENTS, _FAR_ELEMENTS_ON_GPU, _FAR_GROWTH = 1 << 20, 1 << 23, 4
 threads with four elements each: some kernels sum over so many alone. On an H200 twice as many made
 a confirmation take a second longer."""
 _MOST_ALONE = 4
-"""Sizes that are varied alone; further ones only together with the others."""
+_FEWER = 3
+"""Sizes that are varied alone throughout; further ones have so many values alone."""
 _PERIOD, _LARGER, _FAR, _SMALL, _VECTORS = 32, 2, 4, 6, 8
 """Remainders, modulo the period, of the size above the largest known one, of the one far above, of
 a small one, and of one with whole vectors. Kernels that read several elements at a time can be
@@ -41,7 +42,8 @@ def odd_shapes(experiment: Experiment) -> tuple[ShapeBinding, ...]:
     - all sizes as small as the domain allows;
     - all sizes just above the largest known of each, or above one known shape's if that is too big;
     - for each size that makes some argument larger: that size far above all known ones, the others
-      small, but large enough that elements differ;
+      small, but large enough that elements differ, and again as small as the domain allows; where
+      the domain ties a size to it, such as a stride that is no less, that one is as large;
     - all sizes equal, and of three or more each two of them;
     - each size alone: at the values above, tiny too, at remainders 1, 2, 4, 6 and 8 modulo 32, and
       at three whole tiles; the others are a tune shape's, of each combination of types in turn.
@@ -76,9 +78,10 @@ def _odd_shapes(experiment: Experiment) -> tuple[ShapeBinding, ...]:
     found = [below, tiny, *larger]
     bases = cycle(_smallest(experiment))
     alone: list[dict[str, Value]] = []
-    for name in sizes[:_MOST_ALONE]:
+    for number, name in enumerate(sizes):
         far = _far(experiment, small, known, name)
-        found += far
+        among_least = (_raised(experiment, tiny, name, int(symbols[name])) for symbols in far)
+        found += [*far, *filter(None, among_least)]
         given: list[tuple[list[Value], int | None]] = [
             ([below[name]], 1),
             ([symbols[name] for symbols in larger], _LARGER),
@@ -88,7 +91,7 @@ def _odd_shapes(experiment: Experiment) -> tuple[ShapeBinding, ...]:
             ([], _VECTORS),
             *(([size], None) for size in _TILES),
         ]
-        for values, remainder in given:
+        for values, remainder in given[: None if number < _MOST_ALONE else _FEWER]:
             around = next(bases)
             if remainder is not None:
                 values = [*values, *_at(experiment, around, name, remainder)]
@@ -199,18 +202,33 @@ def _far(
 ) -> list[dict[str, Value]]:
     """The shape with one size far above the known ones and the others small, if it is larger.
 
-    Where the domain allows no remainder of its own there, the size is the largest that it allows.
+    Where the domain ends before the next doubling, the size is about the largest that it allows.
     """
     largest = max(int(symbols[name]) for symbols in known)
-    symbols: Mapping[str, Value] = {**small, name: largest}
-    while _grows(experiment, symbols, further := {**symbols, name: 2 * int(symbols[name])}):
+    symbols: Mapping[str, Value] | None = _raised(experiment, small, name, largest)
+    if symbols is None:
+        return []
+    while True:
+        further = _raised(experiment, symbols, name, 2 * int(symbols[name]))
+        if further is None:
+            symbols = _largest(experiment, symbols, name)
+        if further is None or not _grows(experiment, symbols, further):
+            break
         symbols = further
     if not _grows(experiment, small, symbols):
         return []
     sizes = [size for size in _at(experiment, symbols, name, _FAR) if size > largest]
-    if not any(_inside(experiment, {**symbols, name: size}) for size in sizes):
-        symbols = _largest(experiment, symbols, name)
     return [{**symbols, name: _first(experiment, symbols, name, sizes)}]
+
+
+def _raised(
+    experiment: Experiment, symbols: Mapping[str, Value], name: str, size: int
+) -> dict[str, Value] | None:
+    """The shape with a size set, and one other as large if only then it is in the domain."""
+    alone = {**symbols, name: size}
+    smaller = [other for other, value in alone.items() if type(value) is int and value < size]
+    shapes = (alone, *({**alone, other: size} for other in smaller))
+    return next((shape for shape in shapes if _inside(experiment, shape)), None)
 
 
 def _largest(
@@ -219,8 +237,8 @@ def _largest(
     """The shape with a size increased, to less than twice as much, as far as it may grow."""
     step = _step(experiment, symbols, name)
     for power in reversed(range((int(symbols[name]) // step).bit_length())):
-        further = {**symbols, name: int(symbols[name]) + (step << power)}
-        if _grows(experiment, symbols, further):
+        further = _raised(experiment, symbols, name, int(symbols[name]) + (step << power))
+        if further is not None and _grows(experiment, symbols, further):
             symbols = further
     return symbols
 

@@ -9,6 +9,7 @@ from tuner.experiment.constants import OtherSign
 from tuner.journal.facts import ConfirmScope
 from tuner.plan import CellPlan
 from workers.bench.preparation import Preparation
+from workers.constants import not_constant
 from workers.distributions import NARROWER, WIDE, Distribution
 from workers.inputs import applies, stream
 
@@ -48,6 +49,7 @@ class InputSpec:
     ``label`` is for people, ``key`` chooses the random streams. The argument ``spare`` keeps the
     default distribution. ``flip`` changes a few elements of every input; ``redraw`` draws one
     argument anew at large magnitude. The outputs are those after so many ``launches`` in a row.
+    ``varied``: inputs that hold one number throughout hold others.
     ``odd_shape`` is the shape in words, if it is one that is not timed. A scalar may have the
     ``other_sign`` than the spec's.
     """
@@ -59,6 +61,7 @@ class InputSpec:
     flip: bool = False
     redraw: str | None = None
     launches: int = 1
+    varied: bool = False
     odd_shape: str = ""
     other_sign: bool = False
 
@@ -87,6 +90,7 @@ FLIPPED = InputSpec(label="some elements changed", flip=True)
 FRESH = InputSpec(label="fresh inputs", key="fresh")
 ASSORTED = InputSpec(label="rows of several kinds", key="assorted", distribution="assorted")
 FEW = InputSpec(label=_DISTRIBUTIONS["few"], key=_DISTRIBUTIONS["few"], distribution="few")
+_VARIED = ", no input constant"
 _LESS: tuple[Distribution, ...] = ("small", "tiny")
 _PADDED: tuple[Distribution, Distribution] = ("farthest apart", "far apart")
 _MANY: Distribution = "same"
@@ -155,6 +159,8 @@ def extra_specs(prep: Preparation, shape: int) -> list[InputSpec]:
         spec = FIRST
     else:
         spec = next((spec for spec in specs if spec.distribution == "outliers"), specs[0])
+    if any(not_constant(argument) is not argument for argument in arguments):
+        spec = replace(spec, label=f"{spec.label}{_VARIED}", varied=True)
     beside = [] if is_large(arguments) else _beside(prep, shape)
     return [replace(one, odd_shape=str(prep.bindings[shape])) for one in (spec, *beside)]
 
@@ -194,6 +200,8 @@ def _first_turn(prep: Preparation, spec: InputSpec) -> int:
 
 def narrower(spec: InputSpec) -> InputSpec | None:
     """The case in place of one on which the baseline is undefined, if there is one."""
+    if spec.varied:
+        return replace(spec, label=spec.label.removesuffix(_VARIED), varied=False)
     distribution = NARROWER.get(spec.distribution)
     if distribution is None:
         return None

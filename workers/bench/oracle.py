@@ -41,6 +41,7 @@ from workers.bench.preparation import Preparation
 from workers.bench.supervisor import ChildLost, Supervisor
 from workers.bounds import depend_on_each_other, local_bounds, magnitude, output_bound, widened
 from workers.comparison import Expected, compare
+from workers.constants import not_constant
 from workers.device_lock import PATIENCE_SECONDS, DeviceLock
 from workers.devices.port import DeviceFailure
 from workers.devices.staging import staged
@@ -318,9 +319,8 @@ class Oracle:
     def _inputs(self, shape: int, spec: InputSpec) -> dict[str, NDArray[Any]]:
         """Dense contents of every ``in``, ``constant`` and ``inout`` argument."""
         found = {}
-        for argument in self._arguments[shape]:
-            if not argument.is_input:
-                continue
+        for given in (a for a in self._arguments[shape] if a.is_input):
+            argument = not_constant(given) if spec.varied else given
             labels = (shape, argument.name)
             rng = stream(self._setup.secret, spec.stream_key(argument.name), *labels)
             distribution = spec.distribution if spec.spare != argument.name else "default"

@@ -14,15 +14,17 @@ def shapes(name: str) -> list[dict]:
 
 def test_they_are_just_below_tiny_larger_far_larger_and_alone_at_each_remainder() -> None:
     found = shapes("silu_and_mul")
-    assert found[:5] == [
+    assert found[:7] == [
         {"tokens": 13, "d": 4093},
         {"tokens": 1, "d": 1},
         {"tokens": 34, "d": 6914},
-        {"tokens": 33796, "d": 6},
-        {"tokens": 6, "d": 27652},
+        {"tokens": 58276, "d": 6},
+        {"tokens": 58276, "d": 1},
+        {"tokens": 6, "d": 32740},
+        {"tokens": 1, "d": 32740},
     ]
-    assert [one["tokens"] for one in found[5:] if one["d"] == 4096] == [13, 34, 36, 1, 6, 40, 48]
-    widths = [one["d"] for one in found[5:] if one["tokens"] == 16]
+    assert [one["tokens"] for one in found[7:] if one["d"] == 4096] == [13, 34, 36, 1, 6, 40, 48]
+    widths = [one["d"] for one in found[7:] if one["tokens"] == 16]
     assert widths == [4093, 6914, 4100, 1, 6, 4104, 48, 96, 192, 384]
     assert {width % 8 for width in widths} >= {0, 2, 4, 6}
     assert found[-1] == {"tokens": 48, "d": 48}
@@ -99,3 +101,44 @@ def test_on_a_gpu_far_is_farther() -> None:
     folder = Path("tests/gpu/exploits/experiments/affine")
     found = odd_shapes(load_experiment(folder / "experiment.yaml"))
     assert max(shape.symbols["n"] for shape in found) == 2097156
+
+
+GEMM = """
+version: 1
+name: gemm
+kernel: {language: opencl, source: affine.cl, entry: affine, launch: {grid: [m], block: [1]}}
+arguments:
+  - {name: out, kind: out, dtype: float32, shape: [m, n]}
+  - {name: x, kind: in, dtype: float32, shape: [m, k], strides: [lda, 1]}
+  - {name: y, kind: in, dtype: float32, shape: [k, n]}
+shapes:
+  domain: ["1 <= m", "1 <= n", "n <= 700", "1 <= k", "k <= 500", "k <= lda", "lda <= 1024",
+           "1 <= b", "b <= 9999"]
+  tune: [{m: 32, n: 32, k: 64, lda: 64, b: 5}]
+"""
+
+
+def gemm(tmp_path, third="[k, n]") -> list[dict]:
+    (tmp_path / "affine.cl").write_text(
+        "kernel void affine(global float *out, global float *x, global float *y) { out[0] = x[0]; }"
+    )
+    (tmp_path / "experiment.yaml").write_text(GEMM.replace("[k, n]}", third + "}"))
+    return [one.symbols for one in odd_shapes(load_experiment(tmp_path / "experiment.yaml"))]
+
+
+def test_a_size_that_another_bounds_is_far_larger_together_with_it(tmp_path) -> None:
+    assert {"m": 6, "n": 6, "k": 484, "lda": 500, "b": 6} in gemm(tmp_path)
+
+
+def test_far_is_up_to_the_end_of_the_domain(tmp_path) -> None:
+    found = gemm(tmp_path)
+    assert {"m": 6, "n": 676, "k": 6, "lda": 6, "b": 6} in found
+    assert {"m": 1, "n": 676, "k": 1, "lda": 1, "b": 1} in found, "the others as small as may be"
+
+
+def test_a_fifth_size_is_far_larger_and_alone_at_some_values(tmp_path) -> None:
+    found = gemm(tmp_path, "[b, k, n]")
+    assert {"m": 6, "n": 6, "k": 6, "lda": 6, "b": 9988} in found
+    base = {"m": 32, "n": 32, "k": 64, "lda": 64, "b": 5}
+    alone = {one["b"] for one in found if one == {**base, "b": one["b"]}}
+    assert len(alone) == 3

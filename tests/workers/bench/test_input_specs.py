@@ -69,6 +69,19 @@ def test_larger_odd_shapes_have_a_second_case_of_one_integer_throughout() -> Non
     assert [spec.distribution for spec in extra_specs(prep, shape)] == ["assorted", "same"]
 
 
+def test_inputs_of_one_number_vary_on_odd_shapes_unless_the_baseline_is_undefined_then() -> None:
+    prep = prepared()
+    odd = prep.timed.stop
+    drawn, *_ = extra_specs(prep, odd)
+    prep.arguments[odd] = tuple(
+        replace(a, fill="zeros") if a.name == "weight" else a for a in prep.arguments[odd]
+    )
+    varied, *_ = extra_specs(prep, odd)
+    assert (varied.varied, drawn.varied) == (True, False)
+    assert varied.label == f"{drawn.label}, no input constant"
+    assert narrower(varied) == drawn
+
+
 def test_constants_differ_on_shapes_of_their_own_and_matter_where_inputs_are_small() -> None:
     prep = prepared()
     assert len(prep.constants) == len(prep.tune) + 2
