@@ -52,7 +52,7 @@ from workers.scratch import PrivateFolder
 
 _SWITCH_SECONDS = 0.0001
 """Python's switch interval: a bench must not wait 5 ms for another thread in each request."""
-_PAUSE_SECONDS = 0.25
+_PAUSE_SECONDS = 0.1
 """Test cases wait so long for the device after a trial: each would hold up the next for 0.1 s."""
 CHILD_ATTEMPTS = 2
 """Children in which a candidate is tried if its child is lost."""
