@@ -125,13 +125,16 @@ class Estimate:
     def prospect(self) -> str:
         """What is sure before anything was measured: the trials, or else the time."""
         if self.trials and not self.timely:
-            return f"searching and confirming within {duration(self.budget_seconds)}"
+            return f"searching and confirming within {duration(self._most_seconds)}"
         return self._tried
 
     def __str__(self) -> str:
         whole = self.prepare_seconds + self.search_seconds + self.confirm_seconds
-        whole = min(whole, max(self.budget_seconds, self.least_seconds))
-        return f"{self._tried}, roughly {duration(whole)}"
+        return f"{self._tried}, roughly {duration(min(whole, self._most_seconds))}"
+
+    @property
+    def _most_seconds(self) -> float:
+        return max(self.budget_seconds, self.least_seconds)
 
     @property
     def _tried(self) -> str:

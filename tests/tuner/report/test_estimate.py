@@ -156,6 +156,8 @@ def test_before_anything_is_measured_the_trials_are_told_or_the_time_whichever_i
     assert of(trials=40, left=0).prospect == "confirming"
     short = of(trials=40, space=123, seconds=of(trials=40).least_seconds + 1)
     assert short.prospect == f"searching and confirming within {short.budget_seconds:.0f} s"
+    spent = of(trials=40, space=123, seconds=0.1)
+    assert spent.prospect == f"searching and confirming within {spent.least_seconds:.0f} s"
 
 
 def test_it_reads_as_one_line():
