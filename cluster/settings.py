@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Collection, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from agents.llm.provider_settings import is_setting
@@ -178,9 +179,9 @@ def environment_for_ray(
     """Prepare the environment for Ray: no keys, and a token if this process starts a Ray.
 
     Ray listens on every interface; without a token, anyone who reaches a port can run code. The
-    token is new, in a file that only this user can read; a user's own setting is kept. The keys go
-    into another such file, which :func:`read_keys` reads on this node: Ray logs every other way to
-    the driver. Yields the path of the keys; both files are deleted at the end.
+    token is this process's own, in a file that only this user can read; a user's own setting is
+    kept. The keys go into another such file, which :func:`read_keys` reads on this node: Ray logs
+    every other way to the driver. Yields the path of the keys; both files are deleted at the end.
     """
     taken = take_keys(environ)
     with tempfile.TemporaryDirectory(prefix="kernelwright-") as folder:
@@ -188,9 +189,15 @@ def environment_for_ray(
         if not settings.ray_address and "RAY_AUTH_MODE" not in environ:
             environ["RAY_AUTH_MODE"] = "token"
             if "RAY_AUTH_TOKEN" not in environ and "RAY_AUTH_TOKEN_PATH" not in environ:
-                token = _private_file(Path(folder, "ray_token"), secrets.token_hex(32))
+                token = _private_file(Path(folder, "ray_token"), _new_token())
                 environ["RAY_AUTH_TOKEN_PATH"] = str(token)
         yield keys
+
+
+@cache
+def _new_token() -> str:
+    """The same for each Ray that this process starts: Ray reads it only once."""
+    return secrets.token_hex(32)
 
 
 def _private_file(path: Path, text: str) -> Path:

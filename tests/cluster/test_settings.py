@@ -48,7 +48,12 @@ def test_a_ray_started_here_gets_a_token_that_others_cannot_read():
         assert "SOME_API_KEY" not in environ
         assert len(token.read_text()) == 64
         assert stat.S_IMODE(token.stat().st_mode) == 0o600
+        before = token.read_text()
     assert not token.exists()
+    again: dict[str, str] = {}
+    with environment_for_ray(Settings(ray_address=None, in_job=False), again):
+        # Ray reads it once in a process, though a program may tune twice.
+        assert Path(again["RAY_AUTH_TOKEN_PATH"]).read_text() == before
     with pytest.raises(EnvironmentProblem, match="resume the run with the keys"):
         read_keys(keys)
 
