@@ -10,6 +10,7 @@ import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 
 from tuner.backends.registry import traits_of
 from tuner.backends.traits import BackendTraits
@@ -31,7 +32,11 @@ _DEFINED = re.compile(r"\b([A-Za-z_]\w*)\s*\([^(){};]*\)\s*\{")
 _ENDS = re.compile(r"[;{}]")
 _DECLARES = re.compile(r"\s*(?:[A-Za-z_]\w*[\s*]+)+")
 _NO_TYPES = frozenset({"return", "else", "do", "case", "goto"})
-_PRAGMA = re.compile(r"\b(?:redefine_extname|weak|push_macro|pop_macro|attribute|alias)\b")
+_PRAGMA = re.compile(
+    r"\b(?:redefine_extname|weak|push_macro|pop_macro|attribute|alias|section|dependency)\b"
+)
+_PRAGMA_WORDS = 16
+"""Words behind the operator, up to the parenthesis, that are looked at."""
 
 _ATTRIBUTES = frozenset(
     "address_space constructor destructor alias ifunc section weak weakref naked".split()
@@ -101,6 +106,7 @@ def source_violations(experiment: Experiment, template: Template) -> tuple[str, 
         before |= traits.dependence_names
     reasons = (
         *_hidden(source, code),
+        *_pragmas(readings),
         *_foreign_names(text, traits, before),
         *_launches(without_directives(compiled), readings),
         *(
@@ -137,10 +143,19 @@ def _hidden(source: str, code: str) -> Iterator[str]:
     if re.search(r"\\[uU][0-9A-Fa-f]{4}", code):
         yield "universal character names are not allowed"
     for line in source.split("\n"):
-        if re.search(r"^\s*#\s*pragma\b|\b_Pragma\b|\b__pragma\b", line) and (
-            found := _PRAGMA.search(line)
-        ):
+        if re.search(r"^\s*#\s*pragma\b", line) and (found := _PRAGMA.search(line)):
             yield f"#pragma {found[0]} is not allowed: {_OUTSIDE}"
+
+
+def _pragmas(readings: Sequence[Line]) -> Iterator[str]:
+    """Pragmas that operators give, whatever macros make of their text."""
+    for reading in readings:
+        for place, word in enumerate(reading):
+            if word in ("_Pragma", "__pragma"):
+                following = reading[place + 1 : place + 1 + _PRAGMA_WORDS]
+                text = " ".join(takewhile(lambda word: word != ")", following))
+                if found := _PRAGMA.search(_ESCAPE.sub(_character, text)):
+                    yield f"#pragma {found[0]} is not allowed: {_OUTSIDE}"
 
 
 def _foreign_names(code: str, traits: BackendTraits, baseline: set[str]) -> Iterator[str]:

@@ -69,6 +69,9 @@ OPENCL = {
     "ulong f(void) { return clock_read_device(); }\n": "can tell when it is timed",
     "#pragma redefine_extname twice getpid\n": "#pragma redefine_extname",
     '_Pragma("weak twice = getpid")\n': "#pragma weak",
+    '_Pragma\n("weak twice = getpid")\n': "#pragma weak",
+    '#define A "weak a = getpid"\n#define P(x) _Pragma(x)\nP(A)\n': "#pragma weak",
+    '#pragma clang section text=".init"\n': "#pragma section",
     "#define A A2 A2\n"
     + "".join(f"#define A{n} A{n + 1} A{n + 1}\n" for n in range(2, 40))
     + "A\n": ("expand to more than"),
@@ -169,7 +172,7 @@ WAIT = (
 HONEST_CUDA = [
     f'__device__ void f(int b, int n) {{ asm volatile({WAIT} :: "r"(b), "r"(n)); }}\n',
     "__device__ int f(int x) { return x + 1'000'000 + '\\''; }\n",
-    '#pragma unroll 4\n#define ROLLED _Pragma("unroll")\n',
+    '#pragma unroll 4\n#define ROLLED _Pragma("unroll")\nROLLED void f(int section) {}\n',
     '__device__ void f(int* x) { asm volatile("ld.global.cg.u32 %0, [%1];" : "=r"(*x) : "l"(x)); }',
     'void f(int* x) { asm("{\\n\\t.reg .pred p;\\n\\t@!p add.u32 %0, %0, 1;\\n}" : "+r"(*x)); }\n',
     '#define LD(t) "ld.global." #t " %0, [%1];"\nvoid f(int* x) { asm(LD(u32) : "=r"(*x)); }',
