@@ -52,16 +52,18 @@ _TCP, _SCOPES = 0b11, 0b11
 _MACHINES = {
     "x86_64": (0xC000003E, 41, 53, (
         101, 310, 311, 438, 425, 165, 272, 308, 321, 298, 323, 250, 29, 30, 64, 68, 240,
-    )),
+    ), (302, 203, 144, 142, 314), (141, 251)),
     "aarch64": (0xC00000B7, 198, 199, (
         117, 270, 271, 438, 425, 40, 97, 268, 280, 241, 282, 219, 194, 196, 190, 186, 180,
-    )),
+    ), (261, 122, 119, 118, 274), (140, 30)),
 }
 # fmt: on
 """Seccomp's name of the architecture, the numbers of ``socket`` and ``socketpair``, and those of
 what is refused: ptrace, process_vm_readv, process_vm_writev, pidfd_getfd, io_uring_setup, mount,
 unshare, setns, bpf, perf_event_open, userfaultfd, keyctl, shmget, shmat, semget, msgget, mq_open.
-The last five reach memory and queues that outlast a process."""
+The last five reach memory and queues that outlast a process. Then those that change how a process
+is run, whose first argument or second is the process, 0 the calling one: prlimit64,
+sched_setaffinity, sched_setscheduler, sched_setparam, sched_setattr; setpriority, ioprio_set."""
 _STREAMS = tuple(
     socket.SOCK_STREAM | close | block
     for close in (0, socket.SOCK_CLOEXEC)
@@ -132,9 +134,13 @@ def enter(sandbox: Sandbox) -> None:
     if version:
         _restrict_files(libc, version, sandbox)
     if machine := _MACHINES.get(platform.machine()):
-        architecture, one, pair, refused = machine
+        architecture, one, pair, refused, by_first, by_second = machine
         families = [socket.AF_NETLINK, *([socket.AF_UNIX] if sandbox.unix_sockets else [])]
-        _filter_calls(libc, architecture, refused, ((one, 0, families), (pair, 1, _STREAMS)))
+        limited: list[tuple[int, int, Sequence[int]]] = [(one, 0, families), (pair, 1, _STREAMS)]
+        if not sandbox.unix_sockets:  # a driver may place its threads
+            limited += [(number, 0, (0,)) for number in by_first]
+            limited += [(number, 1, (0,)) for number in by_second]
+        _filter_calls(libc, architecture, refused, limited)
 
 
 def unprotected() -> tuple[str, ...]:

@@ -135,6 +135,16 @@ def test_no_other_process_can_be_signalled(attempt, victim) -> None:
     assert attempt("os.kill(os.getpid(), 0)") == "done"
 
 
+def test_how_other_processes_run_cannot_be_changed(attempt, victim) -> None:
+    for call in (
+        "os.sched_setaffinity({}, os.sched_getaffinity(0))",
+        "os.setpriority(os.PRIO_PROCESS, {}, os.getpriority(os.PRIO_PROCESS, 0))",
+        "__import__('resource').prlimit({}, 0, (9, 9))",
+    ):
+        assert attempt(call.format(victim.pid)) == "PermissionError"
+    assert attempt("os.sched_setaffinity(0, os.sched_getaffinity(0)); os.nice(0)") == "done"
+
+
 def test_what_it_starts_is_confined_too(attempt, tmp_path) -> None:
     command = [sys.executable, "-c", f"open({str(tmp_path / 'x')!r}, 'w')"]
     assert "PermissionError" in attempt(
