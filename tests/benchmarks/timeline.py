@@ -25,13 +25,17 @@ Interval = tuple[float, float]
 
 
 def spans(facts: Iterable[Fact]) -> dict[str, list[Interval]]:
-    """When each bench of the last process worked on a trial, in Unix seconds, in order."""
+    """When each bench of the last process had its device for a trial, in Unix seconds, in order.
+
+    Not while it waited for the device, which spans tell too.
+    """
     found: dict[str, list[Interval]] = defaultdict(list)
     for fact in facts:
         if isinstance(fact, EpochOpened):
             found.clear()
         elif isinstance(fact, TrialFinished) and fact.span is not None:
-            found[fact.span.worker].append((fact.span.began, fact.span.ended))
+            ended = fact.span.ended
+            found[fact.span.worker].append((ended - fact.device_seconds, ended))
     return {name: sorted(each) for name, each in sorted(found.items())}
 
 
