@@ -61,7 +61,7 @@ def _begin_looking(options: Mapping[str, object]) -> None:
     a run does here. On Ray its actors have children of their own.
     """
     local, spec = options["fleet"] == "local", options.get("spec")
-    if not local and Settings.read().ray_address is not None:
+    if not local and (spec is None or Settings.read().ray_address is not None):
         return
     packages = (preloaded_modules(one.name) for one in backends())
     begin_server([*(_CHILDREN if local else _CHILDREN[:1]), *chain.from_iterable(packages)])
