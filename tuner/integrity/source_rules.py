@@ -236,7 +236,7 @@ def _constraints(following: Line) -> Iterator[str]:
     behind = False
     for word in following:
         behind |= word.startswith(":")
-        if word == ";":
+        if word == ";" or word in _ASM:  # each word belongs to one statement: linear
             return
         if behind and word[-1:] == '"':
             yield _ESCAPE.sub(_character, word)
