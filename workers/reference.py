@@ -39,6 +39,12 @@ from workers.scratch import PrivateFolder
 
 REFERENCE_SECONDS = 300.0
 _KINDS = "fiub"
+FEW = 16
+"""Fewer numbers do not show how large they usually are."""
+_ROUNDED, _CHANGES = 3, 8.0
+"""How often inputs are rounded, and how many times the largest change a sum's error may be."""
+_HALF_STEP = (2.0**-24, 2.0**-53)
+"""Half a step between numbers near 1: of float32, also for narrower types, and of float64."""
 _SAID = 300
 """Characters shown of an exception's message, at most."""
 
@@ -138,6 +144,40 @@ class ReferencePool:
             self._closed = True
         for process in self._all:
             process.close()
+
+
+def rounding_errors(
+    process: ReferenceProcess,
+    function: PythonFunction,
+    arguments: Sequence[ResolvedArgument],
+    inputs: Mapping[str, NDArray[Any]],
+    outputs: Mapping[str, NDArray[Any]],
+) -> dict[str, float]:
+    """What rounding may make of the outputs of a few floats, by output.
+
+    A sum of many numbers may be near 0, and its own size says nothing of its error then. Each input
+    is rounded up or down at random, three times; a right kernel is off by a few times the change.
+    ``outputs`` are the reference's for these ``inputs``.
+    """
+    few = [a for a in arguments if a.is_output and a.elements < FEW and is_float(a.dtype)]
+    floats = [a for a in arguments if a.name in inputs and is_float(a.dtype)]
+    changes = {a.name: 0.0 for a in few if a.compare == "close"}
+    rng = np.random.default_rng(0)
+    for _ in range(_ROUNDED if changes and floats else 0):
+        rounded = dict(inputs)
+        for a in floats:
+            up = rng.integers(2, size=inputs[a.name].shape, dtype=np.int8) * 2.0 - 1.0
+            step = _HALF_STEP[a.dtype == "float64"]
+            rounded[a.name] = inputs[a.name].astype(np.float64) * (1.0 + up * step)
+        try:
+            found = reference_outputs(process, function, arguments, rounded)
+        except SpecError:
+            return {}
+        for name, most in changes.items():
+            with np.errstate(all="ignore"):
+                change = np.abs(found[name].astype(np.float64) - outputs[name])
+            changes[name] = max(most, float(change[np.isfinite(change)].max(initial=0.0)))
+    return {name: _CHANGES * most for name, most in changes.items()}
 
 
 def reference_outputs(

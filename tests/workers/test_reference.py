@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 
 from tuner.errors import EnvironmentProblem
+from tuner.experiment.arguments import ResolvedArgument
 from tuner.experiment.fields import PythonFunction
-from workers.reference import ReferenceFailed, ReferencePool, ReferenceProcess
+from workers.reference import ReferenceFailed, ReferencePool, ReferenceProcess, rounding_errors
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +40,24 @@ def test_inputs_may_be_changed_in_place(process) -> None:
     x = np.zeros(2)
     assert process.call(function(text), {"x": x})[""].tolist() == [1, 1]
     assert x.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize(("outputs", "rounds"), [(1, True), (400, False)])
+def test_what_rounding_makes_of_a_sum_follows_its_terms_not_its_size(
+    process, outputs, rounds
+) -> None:
+    x = 1e3 * np.random.default_rng(1).standard_normal((outputs, 10_000)).astype(np.float32)
+    x[:, -1] -= x.sum(axis=1, dtype=np.float64)  # the sums are near 0
+    arguments = [
+        ResolvedArgument(name="x", kind="in", dtype="float32", shape=x.shape),
+        ResolvedArgument(name="out", kind="out", dtype="float32", shape=(outputs,)),
+    ]
+    sums = {"out": x.sum(axis=1, dtype=np.float64)}
+    text = function("def f(x):\n    return x.sum(axis=1)")
+    found = rounding_errors(process, text, arguments, {"x": x}, sums)
+    assert found.keys() == ({"out"} if rounds else set())
+    error = np.linalg.norm(x) * 2.0**-24  # what so many independent roundings add up to
+    assert not rounds or 1.0 < found["out"] / error < 40.0
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ from workers.elements import dtype_name, from_storage, is_float, to_storage
 from workers.groups import group_source, groups
 from workers.inputs import PythonFill, fill, flipped, stream
 from workers.integrity.launch_checks import VerificationCase, damaged, rejected
-from workers.reference import ReferencePool, reference_outputs
+from workers.reference import ReferencePool, reference_outputs, rounding_errors
 
 _MAX_ODD_NS, _SLOWER = 2e8, 5.0
 """Limit of a launch of the baseline on an odd shape: so long, or so many times its slowest timed
@@ -210,7 +210,8 @@ class Oracle:
         once = spec.launches == 1
         # Odd shapes may be too much work: there the baseline, whose time is limited, is first.
         runs = self._runs(shape, spec, contents) if spec.odd_shape else []
-        reference = self._call_reference(shape, inputs, notes) if once else {}
+        roundings: dict[str, float] = {}
+        reference = self._call_reference(shape, inputs, notes, roundings) if once else {}
         runs = runs or self._runs(shape, spec, contents)
         if isinstance(reference, SpecError):
             raise reference
@@ -232,9 +233,9 @@ class Oracle:
             if argument.compare == "exact":
                 want = want.astype(first.dtype)
             wanted[argument.name] = want
-            own = replace(
-                self._own_bound(argument, want, shape, spec), returned=argument.name in sources
-            )
+            own = self._own_bound(argument, want, shape, spec)
+            least = roundings.get(argument.name, 0.0)
+            own = replace(own, atol=max(own.atol, least), returned=argument.name in sources)
             others = [
                 found
                 for found, run in zip(after[1:], runs[1:], strict=True)
@@ -271,9 +272,8 @@ class Oracle:
                 bounds, each = (None, each) if depend else (bounds, local)
             if each is not None and (bounds is not None or errors > _SMALL_ERROR):
                 errors = each.reshape(want.shape)
-            own, bounds = widened(
-                own, bounds, want, errors * (_SPREADS if others else BASELINE_ERRORS)
-            )
+            times = _SPREADS if others else BASELINE_ERRORS
+            own, bounds = widened(own, bounds, want, errors * times)
             expected[argument.name] = replace(
                 own,
                 path=self._files.keep(name, files[0], np.ascontiguousarray(want)),
@@ -310,9 +310,8 @@ class Oracle:
         if argument.name in self._given:
             first = (self._timed[0], FIRST)
             case = None if (shape, spec) == first else self.case(*first)
-            unit = magnitude(
-                case.wants[argument.name] if isinstance(case, VerificationCase) else want
-            )
+            known = case.wants[argument.name] if isinstance(case, VerificationCase) else want
+            unit = magnitude(known)
         growth = magnitude(want) / unit if unit and is_float(argument.dtype) else 1.0
         return output_bound(argument, growth)
 
@@ -358,9 +357,8 @@ class Oracle:
                 inspection, slowest_ns = seen.inspection, max(seen.times)
                 assert inspection is not None
                 if slowest_ns > limit_ns:
-                    detail = (
-                        f"the baseline takes {slowest_ns / 1e9:.2g} s, which is too long to check"
-                    )
+                    taken = f"the baseline takes {slowest_ns / 1e9:.2g} s"
+                    detail = f"{taken}, which is too long to check"
                     raise DeviceFailure(Code.HANG, detail)
                 if inspection.damage is not None:
                     raise damaged(inspection.damage)
@@ -377,20 +375,26 @@ class Oracle:
         return max(_MAX_ODD_NS, _SLOWER * max(self._baseline_ns.values(), default=0.0))
 
     def _call_reference(
-        self, shape: int, inputs: Mapping[str, NDArray[Any]], notes: list[str]
+        self,
+        shape: int,
+        inputs: Mapping[str, NDArray[Any]],
+        notes: list[str],
+        roundings: dict[str, float],
     ) -> dict[str, NDArray[Any]] | SpecError:
-        """The reference's outputs, or why there are none: what the baseline does wrong is first."""
+        """The reference's outputs, or why there are none; what rounding may make of them."""
         function = self._setup.experiment.reference
         if function is None:
             notes.append("no reference: the baseline alone is the oracle")
             return {}
-        outputs = [a for a in self._arguments[shape] if a.is_output]
-        if sum(a.elements for a in outputs) > REFERENCE_ELEMENTS:
+        arguments = self._arguments[shape]
+        if sum(a.elements for a in arguments if a.is_output) > REFERENCE_ELEMENTS:
             label = self._bindings[shape]
             notes.append(f"{label} is too large for the reference: the baseline alone judges")
             return {}
         try:
             with self._references.taken() as process:
-                return reference_outputs(process, function, self._arguments[shape], inputs)
+                found = reference_outputs(process, function, arguments, inputs)
+                roundings |= rounding_errors(process, function, arguments, inputs, found)
+                return found
         except SpecError as error:
             return error
