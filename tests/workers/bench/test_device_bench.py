@@ -673,8 +673,8 @@ measure: {warmup: 1, repeats: 3, cache: hot}
     finally:
         laboratory.close()
     assert not confirmed.failed
-    (note,) = (note for note in note_texts(confirmed.notes) if "n=8196" in note)
-    assert note.startswith("not checked on n=8196, ")
+    (note,) = (note for note in note_texts(confirmed.notes) if "n=8996" in note)
+    assert note.startswith("not checked on n=8996, ")
     assert "the baseline takes" in note
     assert "too long to check" in note
     assert "fails" not in note
