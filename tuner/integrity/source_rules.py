@@ -226,7 +226,7 @@ def _assembly_text(following: Line) -> str:
     for word in following:
         if word[-1:] == '"' and len(word) > 1:
             text += _ESCAPE.sub(_character, word[word.index('"') + 1 : -1])
-        elif text or not (word == "(" or word.isidentifier()):
+        elif text or word in _ASM or not (word == "(" or word.isidentifier()):
             break
     return text
 
