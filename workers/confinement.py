@@ -51,18 +51,18 @@ _TCP, _SCOPES = 0b11, 0b11
 # fmt: off
 _MACHINES = {
     "x86_64": (0xC000003E, 41, 53, (
-        101, 310, 311, 438, 425, 165, 272, 308, 321, 298, 323, 250, 29, 30, 64, 68, 240,
+        101, 310, 311, 438, 425, 165, 272, 308, 321, 298, 323, 248, 249, 250, 29, 30, 64, 68, 240,
     ), (302, 203, 144, 142, 314), (141, 251)),
     "aarch64": (0xC00000B7, 198, 199, (
-        117, 270, 271, 438, 425, 40, 97, 268, 280, 241, 282, 219, 194, 196, 190, 186, 180,
+        117, 270, 271, 438, 425, 40, 97, 268, 280, 241, 282, 217, 218, 219, 194, 196, 190, 186, 180,
     ), (261, 122, 119, 118, 274), (140, 30)),
 }
 # fmt: on
 """Seccomp's name of the architecture, the numbers of ``socket`` and ``socketpair``, and those of
 what is refused: ptrace, process_vm_readv, process_vm_writev, pidfd_getfd, io_uring_setup, mount,
-unshare, setns, bpf, perf_event_open, userfaultfd, keyctl, shmget, shmat, semget, msgget, mq_open.
-The last five reach memory and queues that outlast a process. Then those that change how a process
-is run, whose first argument or second is the process, 0 the calling one: prlimit64,
+unshare, setns, bpf, perf_event_open, userfaultfd, add_key, request_key, keyctl, shmget, shmat,
+semget, msgget, mq_open. The last eight reach what outlasts a process. Then those that change how a
+process is run, whose first argument or second is the process, 0 the calling one: prlimit64,
 sched_setaffinity, sched_setscheduler, sched_setparam, sched_setattr; setpriority, ioprio_set."""
 _STREAMS = tuple(
     socket.SOCK_STREAM | close | block

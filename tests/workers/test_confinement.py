@@ -126,6 +126,9 @@ def test_no_service_of_this_machine_can_be_reached(attempt, tmp_path) -> None:
 def test_no_memory_outlasts_its_processes(attempt) -> None:
     for call in ("shmget(77, 4096, 0o1600)", "semget(77, 1, 0o1600)", "msgget(77, 0o1600)"):
         assert attempt(f"got = str(ctypes.CDLL(None).{call})") == "-1"
+    add_key = {"x86_64": 248, "aarch64": 217}[os.uname().machine]
+    key = f"{add_key}, b'user', b'kept', b'x', 1, -4"
+    assert attempt(f"got = str(ctypes.CDLL(None).syscall({key}))") == "-1"
 
 
 def test_no_other_process_can_be_signalled(attempt, victim) -> None:
