@@ -30,6 +30,9 @@ a small one, and of one with whole vectors. Kernels that read several elements a
 wrong at each of these alone."""
 _TILES: tuple[Value, ...] = (3 * 16, 3 * 32, 3 * 64, 3 * 128)
 """Three whole tiles: an odd number, and fewer than some pipelines have stages."""
+_CHOICES, _CHOICES_END = 8, 65
+"""A size of which so few values below the end are in the domain (a stride, a width) has each alone,
+since a kernel may have a path for each."""
 _KEPT = 64
 _kept: dict[tuple[object, ...], tuple[ShapeBinding, ...]] = {}
 """Odd shapes by what they follow from, for so many experiments: a run asks for its own often."""
@@ -46,7 +49,8 @@ def odd_shapes(experiment: Experiment) -> tuple[ShapeBinding, ...]:
       the domain ties a size to it, such as a stride that is no less, that one is as large;
     - all sizes equal, and of three or more each two of them;
     - each size alone: at the values above, tiny too, at remainders 1, 2, 4, 6 and 8 modulo 32, and
-      at three whole tiles; the others are a tune shape's, of each combination of types in turn.
+      at three whole tiles, and at every value if there are few up to 64; the others are a tune
+      shape's, of each combination of types in turn.
 
     Remainders count the steps in which the domain lets a size grow. Values are used again where
     they can be: a template may be compiled for each.
@@ -96,6 +100,10 @@ def _odd_shapes(experiment: Experiment) -> tuple[ShapeBinding, ...]:
             if remainder is not None:
                 values = [*values, *_at(experiment, around, name, remainder)]
             alone += _alone(experiment, around, name, values)
+        around = next(bases)
+        choices = [n for n in range(1, _CHOICES_END) if _inside(experiment, {**around, name: n})]
+        for choice in choices if len(choices) <= _CHOICES else ():
+            alone += _alone(experiment, around, name, [choice])
     square = _equal(experiment, base, sizes) if len(sizes) > 1 else []
     if len(sizes) > 2:
         for pair in combinations(sizes[:_MOST_ALONE], 2):
@@ -217,7 +225,8 @@ def _far(
         symbols = further
     if not _grows(experiment, small, symbols):
         return []
-    sizes = [size for size in _at(experiment, symbols, name, _FAR) if size > largest]
+    least = max(largest, int(symbols[name]) // 2)
+    sizes = [size for size in _at(experiment, symbols, name, _FAR) if size > least]
     return [{**symbols, name: _first(experiment, symbols, name, sizes)}]
 
 

@@ -118,11 +118,13 @@ shapes:
 """
 
 
-def gemm(tmp_path, third="[k, n]") -> list[dict]:
+def gemm(tmp_path, third="[k, n]", end="b <= 9999") -> list[dict]:
     (tmp_path / "affine.cl").write_text(
         "kernel void affine(global float *out, global float *x, global float *y) { out[0] = x[0]; }"
     )
-    (tmp_path / "experiment.yaml").write_text(GEMM.replace("[k, n]}", third + "}"))
+    (tmp_path / "experiment.yaml").write_text(
+        GEMM.replace("[k, n]}", third + "}").replace("b <= 9999", end)
+    )
     return [one.symbols for one in odd_shapes(load_experiment(tmp_path / "experiment.yaml"))]
 
 
@@ -142,3 +144,10 @@ def test_a_fifth_size_is_far_larger_and_alone_at_some_values(tmp_path) -> None:
     base = {"m": 32, "n": 32, "k": 64, "lda": 64, "b": 5}
     alone = {one["b"] for one in found if one == {**base, "b": one["b"]}}
     assert len(alone) == 3
+
+
+def test_a_size_of_few_values_has_each_alone_and_its_largest_beside_small_ones(tmp_path) -> None:
+    found = gemm(tmp_path, "[b, k, n]", end="b <= 7")
+    base = {"m": 32, "n": 32, "k": 64, "lda": 64}
+    assert {one["b"] for one in found if one == {**base, "b": one["b"]}} == {1, 2, 3, 4, 6, 7}
+    assert {"m": 6, "n": 6, "k": 6, "lda": 6, "b": 7} in found
