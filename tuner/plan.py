@@ -169,7 +169,9 @@ class Binary:
     ``variable_bytes`` has the variables' sizes. ``persists`` tells whether the code can make the
     last-level cache keep lines beyond a launch. ``reaches`` names features that it uses beyond its
     arguments, such as a clock. ``lasting`` has the sizes in bytes of variables that keep what a
-    launch writes, by their names in the binary, where they can be reset.
+    launch writes, by their names in the binary, where they can be reset. ``shares`` and
+    ``synchronises`` are false where the code certainly names no shared memory, and certainly has no
+    barrier and synchronises no warp.
     """
 
     build: str
@@ -181,3 +183,5 @@ class Binary:
     reaches: tuple[str, ...] = ()
     variable_bytes: tuple[tuple[str, int], ...] = ()
     lasting: tuple[tuple[str, int], ...] = ()
+    shares: bool = True
+    synchronises: bool = True

@@ -81,16 +81,22 @@ def _defects(
                 "says what to install"
             )
         alone = len(candidates) == 1
-        groups = [(candidates, kind) for kind in kinds if kind.together or alone]
-        answers = _checked(groups if candidates else [], site)
+        served = {kind.name: [c for c in candidates if not _lack(kind, c)] for kind in kinds}
+        notes += [note for kind in kinds if (note := _lacking(kind, candidates))]
+        groups = [
+            (served[kind.name], kind)
+            for kind in kinds
+            if served[kind.name] and (kind.together or alone)
+        ]
+        answers = _checked(groups, site)
         if not alone:
             content = sorted(tool.name for _, tool, said in answers if said is None)
-            passed.update(dict.fromkeys(content, len(candidates)))
+            passed.update({name: len(served[name]) for name in content})
             each = [
                 ((candidate,), tool)
                 for candidate in candidates
                 for tool in tools(site.device, place / str(candidate.trial))
-                if tool.name not in content
+                if tool.name not in content and candidate in served[tool.name]
             ]
             answers = _checked(each, site)
         for (candidate, *_), tool, said in answers:
@@ -108,6 +114,27 @@ def _defects(
         for count, names in by_count.items()
     ]
     return defects, tuple(dict.fromkeys(notes))
+
+
+def _lack(tool: Tool, candidate: Candidate) -> str:
+    """What a candidate lacks of what the tool checks, on every shape; empty if it may have it."""
+    lacks = [
+        tool.lacks(candidate.binaries[cell.build], cell.steps)
+        for cell in candidate.plan.cells
+        if isinstance(cell, CellPlan)
+    ]
+    return lacks[0] if lacks and all(lacks) else ""
+
+
+def _lacking(tool: Tool, candidates: Sequence[Candidate]) -> str:
+    """A note on the candidates in which a tool has nothing to check; empty if there are none."""
+    lacks = [lack for candidate in candidates if (lack := _lack(tool, candidate))]
+    if not lacks:
+        return ""
+    return (
+        f"{tool.name} has nothing to check in {len(lacks)} of the winners' {len(candidates)} "
+        f"kernels: {lacks[0]}"
+    )
 
 
 def _profile(candidate: Candidate, site: Site) -> Profile | str | None:

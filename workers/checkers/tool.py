@@ -4,12 +4,19 @@ A report is text from a process in which candidate code ran. It decides only whe
 finding, and is shown to people.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tuner.plan import Binary, Step
+
 MAX_PRINTED = 100
 """Errors that a tool prints, at most."""
+
+
+def lacks_nothing(binary: Binary, steps: Sequence[Step]) -> str:  # noqa: ARG001 (one signature)
+    """Any launch has what the tool checks."""
+    return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +25,8 @@ class Tool:
 
     ``read`` returns what was found, or ``None`` where the log does not say that it ended.
     ``together``: it misses nothing where one process launches several candidates. ``most_bytes``
-    is the largest shape that it gets through in time.
+    is the largest shape that it gets through in time. ``lacks`` returns what launches of a build
+    certainly lack of what it checks, empty where they may have it.
     """
 
     name: str
@@ -27,6 +35,7 @@ class Tool:
     most_bytes: int
     read: Callable[[str], tuple[str, ...] | None]
     together: bool = False
+    lacks: Callable[[Binary, Sequence[Step]], str] = lacks_nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

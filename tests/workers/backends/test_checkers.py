@@ -1,8 +1,15 @@
 """What the checkers' reports say: recorded ones of compute-sanitizer, read without it."""
 
+from dataclasses import replace
+
 import pytest
 
-from workers.backends.cuda.checkers import read_compute_sanitizer
+from tuner.plan import Binary, KernelStep, MemsetStep
+from workers.backends.cuda.checkers import (
+    lacks_barriers,
+    lacks_shared_memory,
+    read_compute_sanitizer,
+)
 from workers.backends.opencl.checkers import read_oclgrind
 
 CLEAN = "========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n"
@@ -99,3 +106,27 @@ Unsupported instruction: freeze
     )
     assert read_oclgrind(gave_up + gave_up) is None
     assert read_oclgrind(found + gave_up) == ("Invalid read of size 4 at line 3",)
+
+
+PLAIN = KernelStep(entry="k", grid=(1, 1, 1), block=(32, 1, 1), arguments=())
+UNKNOWN = Binary(build="b", code=b"c", usage=(), symbols=(), compile_seconds=0.0)
+BARE = replace(UNKNOWN, shares=False, synchronises=False)
+
+
+@pytest.mark.parametrize(
+    ("binary", "launch", "lack"),
+    [
+        (BARE, {}, "no shared memory"),
+        (UNKNOWN, {}, ""),
+        (BARE, {"shared_bytes": 4}, ""),
+        (BARE, {"cluster": (2, 1, 1)}, ""),
+    ],
+)
+def test_a_launch_lacks_shared_memory_where_it_certainly_has_none(binary, launch, lack):
+    steps = (MemsetStep(argument="x", byte=0), PLAIN, replace(PLAIN, **launch))
+    assert lacks_shared_memory(binary, steps) == lack
+
+
+def test_code_lacks_barriers_where_it_certainly_has_none():
+    assert lacks_barriers(BARE, (PLAIN,))
+    assert not lacks_barriers(replace(BARE, synchronises=True), (PLAIN,))

@@ -120,6 +120,8 @@ def test_ptx_names_its_kernels_bounds_and_what_it_reaches(on_90):
     assert binary.usage == (("probe", Usage(max_threads_per_block=128, parameter_bytes=(8,))),)
     assert binary.reaches == ("a clock",)
     assert not binary.persists
+    assert not binary.shares
+    assert not binary.synchronises
     assert binary.code == PTX.encode() + b"\0"
     newer = taken(compiler, PTX.replace("sm_80", "sm_100").encode(), "probe")
     assert "holds code for PTX for sm_100" in newer.detail
@@ -133,7 +135,9 @@ def test_a_fatbin_names_its_architectures_but_not_its_kernels(on_90):
     got = taken(compiler, held, "plain", symbols=(("plain", "_Z5plainPf"),))
     assert got.symbols == (("plain", "_Z5plainPf"),)
     assert got.usage == (("plain", Usage()),)
-    assert got.persists  # unknown: assumed
+    assert got.persists
+    assert got.shares
+    assert got.synchronises
     refused = taken(compiler, fatbin((2, 80, b"x")), "plain")
     assert "holds code for sm_80; the device" in refused.detail
 

@@ -131,6 +131,25 @@ def test_code_that_can_keep_lines_in_the_cache_is_known(compiler, body, persists
     assert compiler.compile(build(kernel(body))).persists is persists
 
 
+@pytest.mark.parametrize(
+    ("body", "shares", "synchronises"),
+    [
+        ("for (int i = 0; i < n; ++i) x[i] = 2 * x[i];", False, False),
+        ("__shared__ float s[32]; s[threadIdx.x] = n; x[0] = s[n];", True, False),
+        ("extern __shared__ float s[]; s[threadIdx.x] = n; x[0] = s[n];", True, False),
+        ("x[0] = n; __syncthreads();", False, True),
+        ("x[0] = n; __syncwarp();", False, True),
+        ("x[0] = __shfl_xor_sync(~0u, n, 1);", False, True),
+        ('asm volatile("barrier.cluster.arrive.aligned;");', False, True),
+    ],
+)
+def test_code_without_shared_memory_or_synchronisation_is_known(
+    compiler, body, shares, synchronises
+):
+    binary = compiler.compile(build(kernel(body)))
+    assert (binary.shares, binary.synchronises) == (shares, synchronises)
+
+
 def test_an_assembler_error_is_shown_without_its_report(compiler):
     rejected = compiler.compile(build(kernel('  asm volatile("bogus.f32 x;");'), defines=()))
     assert rejected.code is Code.COMPILE_ERROR

@@ -10,6 +10,7 @@ import pytest
 from tests.workers.harness import Laboratory
 from tuner.trial import Code, Measured
 from workers.checkers.examination import tools
+from workers.checkers.tool import Tool
 
 SPEC = Path(__file__).parents[2] / "exploits/experiments/affine/experiment.yaml"
 needs_oclgrind = pytest.mark.skipif(shutil.which("oclgrind") is None, reason="no oclgrind")
@@ -99,6 +100,32 @@ def test_shapes_too_large_for_a_tool_are_a_note_with_a_remedy(laboratory, monkey
     (note,) = examined.notes
     assert note.startswith("oclgrind examined nothing: no shape")
     assert note.endswith("in shapes.held_out would do")
+
+
+def test_a_tool_runs_only_where_it_has_something_to_check(laboratory, monkeypatch):
+    kernels = ("out[i] = x[i];", "out[i] = y[i];")
+    bare, other = (laboratory.candidate(f"{HEAD} {k} }}", trial=t) for t, k in enumerate(kernels))
+
+    def kinds(_, log):
+        def lacks(binary, _steps):
+            return "no barrier" if binary in bare.binaries else ""
+
+        yield Tool(
+            name="bar",
+            command=("/usr/bin/env",),
+            log=log,
+            most_bytes=1 << 20,
+            read=lambda _: ("a barrier",),
+            lacks=lacks,
+        )
+
+    monkeypatch.setattr("workers.checkers.examination.tools", lambda *given: [*kinds(*given)])
+    note = "bar has nothing to check in 1 of the winners' {} kernels: no barrier"
+    examined = laboratory.examined(bare)
+    assert (examined.failed, examined.notes) == ((), (note.format(1),))
+    examined = laboratory.examined(bare, other)
+    assert [trial for trial, _ in examined.failed] == [1]
+    assert examined.notes == (note.format(2),)
 
 
 def test_a_tool_that_fails_is_a_note_and_no_verdict(laboratory, monkeypatch, tmp_path):

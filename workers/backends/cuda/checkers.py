@@ -4,7 +4,7 @@ import math
 import re
 import shutil
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -12,11 +12,11 @@ import numpy as np
 
 from tuner.device import Device
 from tuner.experiment.arguments import item_bytes
-from tuner.plan import CellPlan, KernelStep, MemsetStep
+from tuner.plan import Binary, CellPlan, KernelStep, MemsetStep, Step
 from workers.backends.cuda.attributes import AttributedLaunch
 from workers.backends.cuda.driver import TO_DEVICE, Cuda, import_cuda, select
 from workers.checkers.job import Job
-from workers.checkers.tool import MAX_PRINTED, Tool, described
+from workers.checkers.tool import MAX_PRINTED, Tool, described, lacks_nothing
 from workers.devices.staging import value_bytes
 
 MISSING = "compute-sanitizer is not installed: it comes with the CUDA toolkit"
@@ -25,6 +25,26 @@ _PLACES = "/usr/local/cuda/bin:/usr/local/cuda/compute-sanitizer"
 _SUMMARY = re.compile(r"(?:ERROR SUMMARY: (\d+) errors?|RACECHECK SUMMARY: .*?\((\d+) errors?)")
 _NO_FINDING = re.compile(r"^(?:COMPUTE-SANITIZER|\s|$|.*SUMMARY|.*Error: process didn't terminate)")
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]+\b")
+
+
+def lacks_shared_memory(binary: Binary, steps: Sequence[Step]) -> str:
+    """Without shared memory there is no race that racecheck sees."""
+    launches = [step for step in steps if isinstance(step, KernelStep)]
+    given = any(step.shared_bytes or math.prod(step.cluster) > 1 for step in launches)
+    return "" if binary.shares or given else "no shared memory"
+
+
+def lacks_barriers(binary: Binary, steps: Sequence[Step]) -> str:  # noqa: ARG001 (one signature)
+    """Synccheck sees barriers and warp synchronisation alone."""
+    return "" if binary.synchronises else "no barrier, no warp synchronisation"
+
+
+_TOOLS: Mapping[str, Callable[[Binary, Sequence[Step]], str]] = {
+    "memcheck": lacks_nothing,
+    "racecheck": lacks_shared_memory,
+    "initcheck": lacks_nothing,
+    "synccheck": lacks_barriers,
+}
 
 
 def compute_sanitizer(device: Device, log: Path) -> tuple[Tool, ...]:  # noqa: ARG001 (one signature)
@@ -48,8 +68,9 @@ def compute_sanitizer(device: Device, log: Path) -> tuple[Tool, ...]:  # noqa: A
             most_bytes=8 << 20,
             read=read_compute_sanitizer,
             together=True,
+            lacks=lacks,
         )
-        for name in ("memcheck", "racecheck", "initcheck", "synccheck")
+        for name, lacks in _TOOLS.items()
     )
 
 

@@ -29,6 +29,8 @@ from workers.backends.cuda.ptx import (
     lasting_variables,
     persists,
     reaches,
+    shares,
+    synchronises,
     variable_bytes,
 )
 
@@ -224,6 +226,8 @@ def _binary(build: Build, began: float, made: CompilerOutput) -> Binary:
             for symbol, size in lasting_variables(made.ptx).items()
             if symbol not in made.variables.values()  # which the bench writes
         ),
+        shares=shares(made.ptx),
+        synchronises=synchronises(made.ptx),
     )
 
 

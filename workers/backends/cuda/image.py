@@ -24,6 +24,8 @@ from workers.backends.cuda.ptx import (
     parameter_bytes,
     persists,
     reaches,
+    shares,
+    synchronises,
     variable_bytes,
 )
 
@@ -142,6 +144,8 @@ def take(build: Build, capability: int) -> Binary | Rejected:
         # Machine code is not disassembled: assume what costs no more than a few resets.
         persists=image.text is None or persists(image.text),
         reaches=() if image.text is None else reaches(image.text),
+        shares=image.text is None or shares(image.text),
+        synchronises=image.text is None or synchronises(image.text),
     )
 
 

@@ -164,6 +164,19 @@ def persists(ptx: str) -> bool:
     return any(word in ptx for word in _PERSISTS)
 
 
+def shares(ptx: str) -> bool:
+    """Whether the code may name shared memory; false is certain."""
+    return "shared" in ptx
+
+
+def synchronises(ptx: str) -> bool:
+    """Whether the code may have a barrier or synchronise a warp; false is certain.
+
+    Every such instruction has one of these words in its name.
+    """
+    return "bar" in ptx or "sync" in ptx
+
+
 def bounds(ptx: str) -> Mapping[str, int]:
     """The most threads of a block by kernel, for the kernels with launch bounds."""
     return {
