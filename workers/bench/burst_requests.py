@@ -16,7 +16,9 @@ class BurstRequest:
 
     Outputs that are ``expected`` are compared in the child, others are returned. ``idle`` sets are
     restored besides those that are launched on or inspected, and must not change; so are
-    ``decoy_sets``, for nothing. With ``late`` the last launch finds its memory written late.
+    ``decoy_sets``, for nothing. With ``late`` the last launch finds its memory written late. Of
+    several requests with ``changed_only`` that are made together, each is answered only with
+    outputs that differ from the one before: the result has all.
     """
 
     launchable: int
@@ -29,6 +31,7 @@ class BurstRequest:
     idle: tuple[int, ...] = ()
     decoy_sets: tuple[int, ...] = ()
     late: LateWrite | None = None
+    changed_only: bool = False
 
     @property
     def restored(self) -> tuple[int, ...]:
@@ -54,6 +57,7 @@ class BurstRequest:
             expected=dict(self.expected),
             read_telemetry=self.read_telemetry,
             late=self.late,
+            changed_only=self.changed_only,
         )
 
 

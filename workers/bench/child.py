@@ -75,6 +75,8 @@ class _Server:
         self._buffer_sets: dict[int, BufferSets] = {}
         self._modules: dict[int, Module] = {}
         self._launchables: dict[int, tuple[Launchable, BufferSets]] = {}
+        self._sent: dict[int, dict[str, bytes]] = {}
+        """Outputs by launchable, for bursts that send only what has changed."""
 
     def answer(self, request: Request, code: Iterator[bytes]) -> tuple[Reply, list[bytes]]:
         """Carry out one request, with the code of its binaries; failures become replies."""
@@ -152,15 +154,23 @@ class _Server:
         self._mark()
         vitals = self._device.vitals() if request.read_telemetry else None
         seen = _inspection(buffer_sets, request.inspect, request.expected, request.idle)
+        changed = self._changed(request.launchable, seen) if request.changed_only else seen.outputs
         reply = BurstReply(
             times=times,
             host_ns=host_ns,
             damage=seen.damage,
-            outputs=tuple(seen.outputs),
+            outputs=tuple(changed),
+            repeated=tuple(name for name in seen.outputs if name not in changed),
             comparisons=seen.comparisons,
             vitals=vitals,
         )
-        return reply, list(seen.outputs.values())
+        return reply, list(changed.values())
+
+    def _changed(self, launchable: int, seen: Inspection) -> dict[str, bytes]:
+        """The outputs that are not as the launchable's last such burst left them."""
+        sent = self._sent.get(launchable, {})
+        self._sent[launchable] = seen.outputs
+        return {name: held for name, held in seen.outputs.items() if sent.get(name) != held}
 
     def _measure_energy(self, request: MeasureEnergy) -> EnergyMeasured:
         device, (launchable, buffer_sets) = self._device, self._launchables[request.launchable]
@@ -193,6 +203,7 @@ class _Server:
     def _release(self, request: Release) -> None:
         for handle in request.handles:
             if handle in self._launchables:
+                self._sent.pop(handle, None)
                 self._launchables.pop(handle)[0].release()
             elif handle in self._modules:
                 self._modules.pop(handle).release()

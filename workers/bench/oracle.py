@@ -352,6 +352,7 @@ class Oracle:
                     poison=poison,
                     deadline=deadline,
                     inspect=0,
+                    changed_only=True,
                 )
                 for poison in poisons
             ]
@@ -360,8 +361,7 @@ class Oracle:
                 inspection, slowest_ns = seen.inspection, max(seen.times)
                 assert inspection is not None
                 if slowest_ns > limit_ns:
-                    taken = f"the baseline takes {slowest_ns / 1e9:.2g} s"
-                    detail = f"{taken}, which is too long to check"
+                    detail = f"the baseline takes {slowest_ns / 1e9:.2g} s: too long to check"
                     raise DeviceFailure(Code.HANG, detail)
                 if inspection.damage is not None:
                     raise damaged(inspection.damage)

@@ -114,8 +114,10 @@ class RunBurst:
 
     The sets in ``restored`` are restored first. ``inspect`` is the set to inspect afterwards;
     ``idle`` ones must be as they were restored. Without a ``poison`` outputs keep what earlier
-    launches left. With ``late`` the last launch finds its memory written late. Answered by
-    :class:`BurstReply`, with the device's state if ``read_telemetry``.
+    launches left. With ``late`` the last launch finds its memory written late. With
+    ``changed_only`` outputs that equal those of the launchable's last such burst are named in the
+    answer, but not sent. Answered by :class:`BurstReply`, with the device's state if
+    ``read_telemetry``.
     """
 
     kind: Literal["burst"] = "burst"
@@ -128,6 +130,7 @@ class RunBurst:
     expected: dict[str, Expected] = field(default_factory=dict)
     read_telemetry: bool = False
     late: LateWrite | None = None
+    changed_only: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,7 +216,8 @@ class Rotated:
 class BurstReply:
     """Nanoseconds per launch, and the inspection; its outputs follow as blobs, in order.
 
-    ``host_ns`` is the burst's duration on the host's clock, until the device was idle.
+    ``host_ns`` is the burst's duration on the host's clock, until the device was idle. ``repeated``
+    names the outputs that are as before and do not follow.
     """
 
     kind: Literal["burst"] = "burst"
@@ -221,6 +225,7 @@ class BurstReply:
     host_ns: float
     damage: Damage | None = None
     outputs: tuple[str, ...] = ()
+    repeated: tuple[str, ...] = ()
     comparisons: dict[str, ArrayComparison] = field(default_factory=dict)
     vitals: Vitals | None = None
 

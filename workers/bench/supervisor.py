@@ -195,10 +195,15 @@ class Supervisor:
                 slowest_ns = max([slowest_ns, *found[0].times])
         except DeviceFailure as failure:
             answers.append(failure)
+        before: dict[str, bytes] = {}
         for one, answer in zip(requests, answers, strict=False):
             if isinstance(answer, DeviceFailure):
                 raise answer
-            yield self._result(one, *answer)
+            reply, blobs, wall_ns = answer
+            if not set(reply.repeated) <= (before.keys() if one.changed_only else set()):
+                raise self._lost(_WRONG_REPLY)
+            before = self._outputs(reply, blobs) | {name: before[name] for name in reply.repeated}
+            yield self._result(one, reply, before, wall_ns)
 
     def launch_ahead(self, one: BurstRequest, slowest_ns: float = 0.0) -> None:
         """Restore and launch before the next request, with which a failure comes.
@@ -264,17 +269,12 @@ class Supervisor:
         self,
         one: BurstRequest,
         reply: protocol.BurstReply,
-        blobs: Sequence[bytes],
+        outputs: dict[str, bytes],
         wall_ns: float,
     ) -> BurstResult:
-        outputs = self._outputs(reply, blobs)
         refuse_implausible(reply.times, len(one.order), reply.host_ns)
-        inspection = None
-        if one.inspects:
-            inspection = Inspection(
-                damage=reply.damage, outputs=outputs, comparisons=reply.comparisons
-            )
-        return BurstResult(reply.times, wall_ns, inspection, reply.vitals)
+        seen = Inspection(damage=reply.damage, outputs=outputs, comparisons=reply.comparisons)
+        return BurstResult(reply.times, wall_ns, seen if one.inspects else None, reply.vitals)
 
     def _with_inspection(self, one: BurstRequest, seen: BurstResult) -> BurstResult:
         """The result with the inspection that the child was not told of before."""
