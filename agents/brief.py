@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from pydantic import TypeAdapter
+from pydantic import ConfigDict, TypeAdapter
 
 from agents.llm.port import BYTES_PER_TOKEN, Message
 from agents.patterns.pattern import Pattern
@@ -104,6 +104,7 @@ class Brief:
     ``profile`` holds hardware counters of the last search's winner.
     """
 
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(defer_build=True)
     experiment: Experiment
     device: Device
     shapes: tuple[ShapeTimes, ...]

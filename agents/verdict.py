@@ -33,7 +33,7 @@ _FINDERS = {
     Stage.FLEET: "The worker",
 }
 
-PLAIN = ConfigDict(extra="forbid")
+PLAIN = ConfigDict(extra="forbid", defer_build=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,7 +165,7 @@ ADMISSIONS: TypeAdapter[Admitted | Refused] = TypeAdapter(
     Annotated[Admitted | Refused, Field(discriminator="kind")]
 )
 VERDICTS: TypeAdapter[Verdict] = TypeAdapter(Verdict)
-MEANWHILE: TypeAdapter[Verdict | None] = TypeAdapter(Verdict | None)
+MEANWHILE: TypeAdapter[Verdict | None] = TypeAdapter(Verdict | None, config=PLAIN)
 
 
 def refused(rejected: Rejected, configuration: Configuration, template: Template) -> Refused:

@@ -13,7 +13,7 @@ from pydantic import ConfigDict, Field, TypeAdapter
 
 from tuner.errors import KernelwrightError
 
-STRICT = ConfigDict(extra="forbid", strict=True)
+STRICT = ConfigDict(extra="forbid", strict=True, defer_build=True)
 
 MAX_COUNT = 1_000_000_000
 MAX_TEXT = 4_000_000
@@ -89,7 +89,7 @@ class Request:
     ``complaint`` says in one line, for people, why the last reply was refused.
     """
 
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", defer_build=True)
     position: Position
     messages: tuple[Message, ...]
     max_output_tokens: Annotated[int, Field(ge=1)] = 16_384

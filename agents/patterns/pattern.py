@@ -47,7 +47,7 @@ class Pattern:
     ``kernel`` is the beginning of its digest; ``experiment`` may be empty in old patterns.
     """
 
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", defer_build=True)
     format: Literal["kernelwright-pattern"] = "kernelwright-pattern"
     version: Literal[1] = 1
     kernel: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]

@@ -7,7 +7,7 @@ note and never stops a run.
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from agents.patterns.pattern import PATTERNS, Pattern
 from tuner.errors import EnvironmentProblem, SpecError
@@ -16,7 +16,9 @@ from tuner.files import UnreadableFile, first_problem, make_folder, read_bounded
 LIMIT_BYTES = 64 * 1024
 MOST_FILES = 2_000
 
-_LISTS: TypeAdapter[tuple[Pattern, ...]] = TypeAdapter(tuple[Pattern, ...])
+_LISTS: TypeAdapter[tuple[Pattern, ...]] = TypeAdapter(
+    tuple[Pattern, ...], config=ConfigDict(defer_build=True)
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,8 @@ from tuner.expressions.real import RealExpression
 
 _PLACE = re.compile(r"\{(\w+)\}")
 
-STRICT = ConfigDict(extra="forbid", strict=True)
+STRICT = ConfigDict(extra="forbid", strict=True, defer_build=True)
+"""Schemas are built when they are first used: it takes long, and most processes use few."""
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=64)]
 VariableName = Annotated[

@@ -31,7 +31,7 @@ FORMAT = 1
 FALLBACK = "baseline"
 """The name of the variant that is the user's own kernel."""
 
-_STRICT = ConfigDict(extra="forbid")
+_STRICT = ConfigDict(extra="forbid", defer_build=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,7 @@ from tuner.trial import Infeasible, Value
 
 NAME = "record.json"
 FORMAT = 1
-_STRICT = ConfigDict(extra="forbid")
+_STRICT = ConfigDict(extra="forbid", defer_build=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
