@@ -395,7 +395,7 @@ def main() -> None:
     """Entry point: any failure becomes one message and the exit code of its kind."""
     use_one_algebra_thread()
     open_standard_streams()
-    # Else Python looks through all objects at its end, for half a second after a run.
-    atexit.register(gc.freeze)
+    gc.disable()  # until a command is imported, which makes no garbage
+    atexit.register(gc.freeze)  # else all objects are looked through at the end, for half a second
     with exit_with_message():
         app()
