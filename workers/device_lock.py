@@ -48,6 +48,8 @@ class DeviceLock:
         self._abort = abort
         self._mutex = threading.RLock()
         self._depth = 0
+        self._shares = 0
+        """Threads that hold it while others of this bench may."""
         self._descriptor: int | None = None
         self._taken_at = self._idle_since = 0.0
         self._urgent: int | None = None
@@ -85,6 +87,22 @@ class DeviceLock:
                 self._urgent, self._pause_at = None, time.monotonic() + pause
             self._mutex.release()
 
+    @contextmanager
+    def shared(self) -> Iterator[None]:
+        """Hold the device while other threads of this bench may hold it too: nothing may be timed.
+
+        Raises:
+            EnvironmentProblem: aborted while waiting.
+        """
+        with self.held(pause=0.0):
+            self._shares += 1
+        try:
+            yield
+        finally:
+            with self._mutex:
+                self._shares -= 1
+                self._idle_since = time.monotonic()
+
     def pause(self) -> None:
         """Let others have their turn if this one is over; called while the device is held.
 
@@ -97,9 +115,13 @@ class DeviceLock:
     def close(self) -> None:
         """End a turn that is kept with nothing to do."""
         if self._mutex.acquire(blocking=False):
-            if self._depth == 0:
+            if not self._used:
                 self._end()
             self._mutex.release()
+
+    @property
+    def _used(self) -> bool:
+        return self._depth > 0 or self._shares > 0
 
     def _enter(self, patience: float, pause: float) -> None:
         """Take the mutex; with patience, let threads that ask without it go first."""
@@ -128,7 +150,7 @@ class DeviceLock:
     def _begin(self) -> None:
         """Take the device, or go on with the turn."""
         over = time.monotonic() - self._taken_at >= TURN_SECONDS
-        if self._descriptor is not None and over and self._tickets():
+        if self._descriptor is not None and over and not self._shares and self._tickets():
             self._end()
         if self._descriptor is None:
             self._descriptor = self._wait()
@@ -150,7 +172,7 @@ class DeviceLock:
             try:
                 if self._descriptor is None or self._taken_at != turn:
                     return
-                if self._depth == 0 and time.monotonic() - self._idle_since >= KEPT_SECONDS:
+                if not self._used and time.monotonic() - self._idle_since >= KEPT_SECONDS:
                     self._end()
                     return
             finally:

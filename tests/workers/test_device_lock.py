@@ -232,3 +232,25 @@ def test_patience_ends_though_there_is_no_pause():
             pass
     thread.join(30)
     assert taken.is_set()
+
+
+def test_shared_it_serves_other_threads_of_its_bench_and_no_other_bench() -> None:
+    ours, others, taken = lock(), lock(), threading.Event()
+
+    def use() -> None:
+        with ours.held(patience=10.0):
+            pass
+
+    def take() -> None:
+        with others.held():
+            taken.set()
+
+    with ours.shared():
+        beside = started(use)
+        beside.join(5)
+        assert not beside.is_alive()
+        waiting = started(take)
+        queued(1)
+        assert not taken.wait(2.5 * KEPT_SECONDS)
+    assert taken.wait(10)
+    waiting.join()
