@@ -15,7 +15,7 @@ from workers.backends.registry import adapter_of
 from workers.bench.input_specs import FIRST, extra_specs
 from workers.bench.oracle import Oracle
 from workers.bench.preparation import Preparation
-from workers.checkers.examination import Site, examine, tools
+from workers.checkers.examination import Site, examine, tools_for
 from workers.checkers.watched import Launchers
 from workers.integrity.launch_checks import VerificationCase
 
@@ -34,12 +34,12 @@ class Examiner:
         self._launchers = Launchers(backend, index, folder, abort)
 
     def begin(self, work: ConfirmWork, prep: Preparation) -> None:
-        """Begin the tools if winners are confirmed.
+        """Begin the tools that have something to check, if winners are confirmed.
 
         Not on a processor, which times meanwhile. On a GPU a busy host delays no burst.
         """
         if work.scope != "tune" and not prep.device.is_cpu:
-            self._launchers.begin(partial(tools, prep.device))
+            self._launchers.begin(partial(tools_for, work.finalists, prep.device))
 
     def examine(self, work: ExamineWork, prep: Preparation, oracle: Oracle) -> WinnersExamined:
         """Run winners under the memory and race checkers, and the best of them under a profiler.

@@ -116,6 +116,12 @@ def _defects(
     return defects, tuple(dict.fromkeys(notes))
 
 
+def tools_for(candidates: Sequence[Candidate], device: Device, log: Path) -> tuple[Tool, ...]:
+    """The checkers that may have something to check in one of the candidates."""
+    found = tools(device, log)
+    return tuple(tool for tool in found if not all(_lack(tool, one) for one in candidates))
+
+
 def _lack(tool: Tool, candidate: Candidate) -> str:
     """What a candidate lacks of what the tool checks, on every shape; empty if it may have it."""
     lacks = [

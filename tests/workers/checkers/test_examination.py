@@ -9,7 +9,7 @@ import pytest
 
 from tests.workers.harness import Laboratory
 from tuner.trial import Code, Measured
-from workers.checkers.examination import tools
+from workers.checkers.examination import tools, tools_for
 from workers.checkers.tool import Tool
 
 SPEC = Path(__file__).parents[2] / "exploits/experiments/affine/experiment.yaml"
@@ -120,6 +120,9 @@ def test_a_tool_runs_only_where_it_has_something_to_check(laboratory, monkeypatc
         )
 
     monkeypatch.setattr("workers.checkers.examination.tools", lambda *given: [*kinds(*given)])
+    assert tools_for([bare], laboratory.device, Path("log")) == ()
+    (tool,) = tools_for([bare, other], laboratory.device, Path("log"))
+    assert tool.name == "bar"
     note = "bar has nothing to check in 1 of the winners' {} kernels: no barrier"
     examined = laboratory.examined(bare)
     assert (examined.failed, examined.notes) == ((), (note.format(1),))
