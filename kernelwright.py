@@ -209,7 +209,8 @@ def tune(
 
     Raises:
         tuner.errors.SpecError: the spec or an argument is invalid.
-        tuner.errors.EnvironmentProblem: a device, package or writable folder is missing.
+        tuner.errors.EnvironmentProblem: a device, package or writable folder is missing, or another
+            call has not ended.
         tuner.errors.NothingValid: no configuration was valid, or the baseline was rejected.
     """
     from cluster.commands.report import check_outcome, finish

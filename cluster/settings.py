@@ -10,6 +10,7 @@ import os
 import re
 import secrets
 import tempfile
+import threading
 from collections.abc import Collection, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ from tuner.errors import EnvironmentProblem, SpecError
 _SECRET = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)(_|$)", re.IGNORECASE)
 _RAY_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 _PR_SET_DUMPABLE = 4
+_KEPT = threading.Lock()
+"""Held while :func:`environment_kept` has the environment of this process to put back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,14 +153,26 @@ def child_environment(
 
 @contextmanager
 def environment_kept(environ: MutableMapping[str, str] = os.environ) -> Iterator[None]:
-    """At the end, put the environment back as it was: a program may tune again with its keys."""
-    before = dict(environ)
+    """At the end, put the environment back as it was: a program may tune again with its keys.
+
+    Raises:
+        EnvironmentProblem: another thread is inside, and has taken the keys away.
+    """
+    if not _KEPT.acquire(blocking=False):
+        raise EnvironmentProblem(
+            "another tune() of this program has not ended: call it again when that has returned, "
+            "or in another process"
+        )
     try:
-        yield
+        before = dict(environ)
+        try:
+            yield
+        finally:
+            for name in environ.keys() - before.keys():
+                del environ[name]
+            environ.update(before)
     finally:
-        for name in environ.keys() - before.keys():
-            del environ[name]
-        environ.update(before)
+        _KEPT.release()
 
 
 def _erase(names: Collection[str]) -> None:

@@ -144,3 +144,18 @@ def test_a_program_has_its_environment_again_after_a_run():
         take_keys(environ)
         environ |= {"RAY_AUTH_MODE": "token", "PATH": "/other"}
     assert environ == {"OPENAI_API_KEY": "key", "PATH": "/bin"}
+
+
+def test_a_second_run_in_a_program_is_refused_until_the_first_has_ended():
+    environ = {"OPENAI_API_KEY": "key"}
+    with environment_kept(environ):
+        take_keys(environ)
+        with (
+            pytest.raises(EnvironmentProblem, match=r"another tune\(\) of this program"),
+            environment_kept(environ),
+        ):
+            pass
+    assert environ == {"OPENAI_API_KEY": "key"}
+    with environment_kept(environ):
+        take_keys(environ)
+    assert environ == {"OPENAI_API_KEY": "key"}
