@@ -228,3 +228,5 @@ def _space_lines(space: FeasibleSet, device: Device) -> Iterator[str]:
         yield f"  too many to list: the search begins with a sample of {len(space):,}"
     for rejection in space.rejections:
         yield f"  {rejection.points:,} rejected by {rejection.condition}"
+        if rejection.problem:
+            yield f"    note: it cannot be evaluated for some of them: {rejection.problem}"

@@ -63,6 +63,15 @@ def test_buffers_without_alignment_are_named_with_what_to_write(tmp_path, capsys
     assert "no align" not in capsys.readouterr().out
 
 
+def test_a_constraint_that_cannot_be_evaluated_is_noted(tmp_path, capsys):
+    path = write_experiment(tmp_path)
+    with (tmp_path / "template.yaml").open("a") as template:
+        template.write('constraints: ["64 // (BLOCK - 16) == 1"]\n')
+    validate(str(path), target=None, fast=True, device=None, as_json=False)
+    noted = "note: it cannot be evaluated for some of them: '64 // (BLOCK - 16) == 1': division by"
+    assert f"{noted} zero at BLOCK=16\n" in capsys.readouterr().out
+
+
 def test_a_budget_that_cannot_hold_a_run_is_an_error(tmp_path, capsys):
     path = write_experiment(tmp_path, spec=SCALE.replace("seconds: 60", "seconds: 1"))
     with pytest.raises(SpecError, match=r"search.seconds is 1, and preparing and confirming"):

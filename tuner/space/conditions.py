@@ -9,7 +9,7 @@ import numpy.typing as npt
 from tuner.device import Device
 from tuner.experiment.arguments import item_bytes
 from tuner.experiment.model import Experiment, Template
-from tuner.expressions import Expression
+from tuner.expressions import Expression, ExpressionError
 from tuner.space.requirements import Requirement, requirements
 from tuner.trial import Value
 
@@ -38,12 +38,18 @@ class Condition:
 
     def holds(self, columns: Columns, length: int) -> Bools:
         """Which of ``length`` points meet it; agrees with :func:`tuner.space.lower.violation`."""
+        return self.test(columns, length)[0]
+
+    def test(self, columns: Columns, length: int) -> tuple[Bools, Bools]:
+        """Which of ``length`` points meet it, and at which it can be evaluated."""
         required = self.requirement
+        defined: Bools = np.ones(length, np.bool_)
         fits: Bools = np.ones(length, np.bool_)
         factors = []
         for factor in required.factors:
             values, valid = self._numbers(factor, columns, length)
             fits &= valid
+            defined &= valid
             if required.true:
                 fits &= values != 0
             if required.least is not None:
@@ -63,7 +69,19 @@ class Condition:
         if required.when is not None:
             values, valid = self._numbers(required.when, columns, length)
             fits = valid & (fits | (values == 0))
-        return fits
+            defined = valid & (defined | (values == 0))
+        return fits, defined
+
+    def problem(self, values: Mapping[str, Value]) -> str:
+        """Why it cannot be evaluated at a point; empty if it can be."""
+        required = self.requirement
+        read = required.factors if required.when is None else (required.when, *required.factors)
+        for expression in read:
+            try:
+                expression.evaluate(values, self.device)
+            except ExpressionError as error:
+                return str(error)
+        return ""
 
     def _numbers(self, expression: Expression, columns: Columns, length: int) -> tuple[Ints, Bools]:
         values, valid = expression.mask(columns, self.device, length)

@@ -33,12 +33,16 @@ DRAWN = 1 << 20
 
 @dataclass(slots=True)
 class Tally:
-    """Counts for one condition: points of the product rejected, rows tested and passed."""
+    """Counts for one condition: points of the product rejected, rows tested and passed.
+
+    ``problem`` says why it cannot be evaluated at the first point that it rejected for that.
+    """
 
     label: str
     rejected: int = 0
     reached: int = 0
     passed: int = 0
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +92,7 @@ def feasible_on(
     }
     mask = np.ones((len(rows), len(shapes)), np.bool_)
     for condition in conditions:
-        mask &= _holds(condition, columns, shapes, len(rows))
+        mask &= _test(condition, columns, shapes, len(rows))[0]
     return mask
 
 
@@ -113,17 +117,21 @@ def _binding_order(
     return tuple(order)
 
 
-def _holds(
+def _test(
     condition: Condition,
     columns: Mapping[str, npt.NDArray[np.generic]],
     shapes: Sequence[Mapping[str, Value]],
     length: int,
-) -> Bools:
-    """Where a condition holds for columns of values, points × shapes."""
+) -> tuple[Bools, Bools]:
+    """Where a condition holds for columns of values, and is defined, both points × shapes."""
     read = {name: column for name, column in columns.items() if name in condition.names}
     if condition.names <= read.keys():
-        return np.repeat(condition.holds(read, length)[:, None], len(shapes), axis=1)
-    return np.stack([condition.holds({**shape, **read}, length) for shape in shapes], axis=1)
+        holds, defined = (
+            np.repeat(found[:, None], len(shapes), axis=1) for found in condition.test(read, length)
+        )
+        return holds, defined
+    found = [condition.test({**shape, **read}, length) for shape in shapes]
+    return np.stack([one for one, _ in found], axis=1), np.stack([one for _, one in found], axis=1)
 
 
 class _TooManyPoints(Exception):
@@ -227,8 +235,16 @@ class _Walk:
         columns = {
             name: self._columns[name][rows[:, at]] for at, name in enumerate(self.order[:depth])
         }
-        mask = mask & _holds(condition, columns, self.shapes, len(rows))
+        holds, defined = _test(condition, columns, self.shapes, len(rows))
+        before, mask = mask, mask & holds
         alive = mask.any(axis=1)
+        if not tally.problem and not defined.all():
+            undefined = before & ~defined
+            undefined[alive] = False
+            for row, shape in np.argwhere(undefined)[:1].tolist():
+                ordinals = dict(zip(self.order, rows[row].tolist(), strict=False))
+                values = {name: self.parameters[name][at] for name, at in ordinals.items()}
+                tally.problem = condition.problem({**self.shapes[shape], **values})
         kept = int(np.count_nonzero(alive))
         tally.reached += len(rows)
         tally.passed += kept

@@ -20,10 +20,14 @@ Indices = npt.NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """How many points of the Cartesian product a condition rejected, before any later one."""
+    """How many points of the Cartesian product a condition rejected, before any later one.
+
+    ``problem`` says why the condition cannot be evaluated at the first of them, if that is why.
+    """
 
     condition: str
     points: int
+    problem: str = ""
 
 
 @dataclass(slots=True, eq=False)
@@ -73,7 +77,9 @@ class FeasibleSet:
             test = partial(feasible_on, parameters, conditions, shapes)
             return cls(parameters, found.rows, found.mask, (), found.estimate, test)
         rejections = tuple(
-            Rejection(tally.label, tally.rejected) for tally in found.tallies if tally.rejected
+            Rejection(tally.label, tally.rejected, tally.problem)
+            for tally in found.tallies
+            if tally.rejected
         )
         return cls(parameters, found.rows, found.mask, rejections)
 
@@ -203,14 +209,15 @@ def _why_empty(tallies: Sequence[Tally], *, sampled: bool) -> str:
         for tally in tallies
         if tally.rejected and tally is not culprit
     ]
+    problem = f"; it cannot be evaluated: {culprit.problem}" if culprit.problem else ""
     if sampled:
         return (
             "the search space is too large to be enumerated, and of a sample of "
-            f"{culprit.reached:,} points none meets {culprit.label}; remove values, or write it as "
-            "constraints on fewer parameters each"
+            f"{culprit.reached:,} points none meets {culprit.label}{problem}; remove values, or "
+            "write it as constraints on fewer parameters each"
         )
     message = (
         f"no configuration is feasible: none of those left meets {culprit.label} "
-        f"(it rejected the last {culprit.rejected:,} of the product)"
+        f"(it rejected the last {culprit.rejected:,} of the product){problem}"
     )
     return f"{message}; before it, rejected: {', '.join(before)}" if before else message

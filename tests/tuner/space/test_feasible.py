@@ -211,6 +211,37 @@ def test_an_empty_set_names_what_emptied_it():
     assert "1 by the constraint A * B <= 32" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("constraint", "problem"),
+    [
+        ("1 // (A - A) == 0", "division by zero at A=2"),
+        ("A % 0 == 0", "division by zero at A=2"),
+        ("9**9**9**9 > A", "overflow: beyond 64 bits at A=2"),
+        ("2 ** (A ** 9) > 1", "overflow: beyond 64 bits at A=2"),
+        ("n // (A - A) > 1", "division by zero at A=2, n=256"),
+    ],
+)
+def test_an_empty_set_says_that_a_constraint_cannot_be_evaluated(constraint, problem):
+    with pytest.raises(SpecError) as caught:
+        feasible_set(experiment(), template({"A": (2, 4)}, [constraint]), DEVICE)
+    assert f"; it cannot be evaluated: '{constraint}': {problem}" in str(caught.value)
+
+
+def test_a_constraint_that_cannot_be_evaluated_at_some_points_is_noted():
+    constraints = ["B == 1", "log2(A - 2) > 1", "A != 8"]
+    found = feasible_set(
+        experiment(), template({"A": (1, 2, 6, 8), "B": (1,)}, constraints), DEVICE
+    )
+    assert [(one.condition, one.points, one.problem) for one in found.rejections] == [
+        (
+            "the constraint log2(A - 2) > 1",
+            2,
+            "'log2(A - 2) > 1': log2() of a number below 1 at A=1",
+        ),
+        ("the constraint A != 8", 1, ""),
+    ]
+
+
 def test_an_empty_set_may_be_the_devices_doing():
     family = template({"A": (1, 2)}, steps=[launch(block=("4096 * A", 2))])
     with pytest.raises(SpecError, match="1 to 1024 threads along x"):
