@@ -12,15 +12,15 @@ from tuner.results.evidence import Samples
 from tuner.results.statistics import Comparison, compare
 
 WITHIN = 0.02
-"""Relative difference within which a claim holds."""
+"""Relative difference up to which a claim never fails."""
 
 NARROW = 0.10
-"""Half-width of both intervals together, as a relative difference, up to which agreement counts."""
+"""Half-width of an interval, as a relative difference, up to which agreement counts."""
 
 RULE = (
-    f"A claim holds within {WITHIN:.0%}, or where its interval and the new one agree and both are "
-    f"above 1×, both below it, or together within ±{NARROW:.0%}; else it is unclear. Where they "
-    "disagree it fails, or is higher."
+    f"A claim holds within {WITHIN:.0%} if the new interval is within ±{NARROW:.0%}, or where its "
+    "interval and the new one agree and both are above 1×, both below it, or together within "
+    f"±{NARROW:.0%}; else it is unclear. Where they disagree it fails, or is higher."
 )
 """How a claim is judged, for people."""
 
@@ -48,9 +48,9 @@ def recheck(
 ) -> tuple[Recheck, ...]:
     """The verdict on every claim of a record.
 
-    A claim *holds* if the new speedup is within 2 %, or within both intervals together where these
-    are narrow or both exclude 1× on the same side. It is *unclear* if they agree only because they
-    are wide, or if one is missing. Otherwise it *fails*, or the new speedup is *higher*.
+    A claim *holds* if the new speedup is within 2 % and its interval is narrow, or within both
+    intervals together where these are narrow or both exclude 1× on the same side. It is *unclear*
+    if they agree only because they are wide. Otherwise it *fails*, or the new speedup is *higher*.
     """
     labels = [
         ",".join(f"{name}={value}" for name, value in shape.items()) for shape in record.shapes
@@ -93,13 +93,14 @@ def outcome(checks: Sequence[Recheck]) -> Outcome:
 
 def _verdict(claim: Claim, measured: Comparison) -> Outcome | Literal["higher"]:
     difference = math.log(measured.speedup / claim.speedup)
-    if abs(difference) <= math.log1p(WITHIN):
-        return "holds"
-    half = math.hypot(_half(claim.low, claim.high), _half(measured.low, measured.high))
-    if abs(difference) <= half:
-        decided = half <= math.log1p(NARROW) or _same_side(claim, measured)
-        return "holds" if decided else "unclear"
-    return "higher" if difference > 0 else "fails"
+    half = math.hypot(_half(claim.low, claim.high), measured.half_width)
+    near = abs(difference) <= math.log1p(WITHIN)
+    if not near and abs(difference) > half:
+        return "higher" if difference > 0 else "fails"
+    # A wide claim is confirmed by a narrow measurement of the same figure.
+    deciding = measured.half_width if near else half
+    decided = deciding <= math.log1p(NARROW) or _same_side(claim, measured)
+    return "holds" if decided else "unclear"
 
 
 def _same_side(claim: Claim, measured: Comparison) -> bool:

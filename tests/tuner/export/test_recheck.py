@@ -95,6 +95,7 @@ def answers(record, speedup, *, processes=5, noise=0.0, failed=()):
         (1.9, 0.05, "holds"),
         (2.1, 0.1, "holds"),
         (1.9, 0.4, "unclear"),
+        (2.0, 0.4, "unclear"),
         (1.03, 0.5, "unclear"),
     ],
 )
@@ -104,6 +105,18 @@ def test_claims_hold_within_two_percent_or_their_intervals(speedup, noise, verdi
     assert {check.verdict for check in checks} == {verdict}
     assert outcome(checks) == ("holds" if verdict == "higher" else verdict)
     assert all(check.claimed.speedup == pytest.approx(2.0, rel=0.01) for check in checks)
+
+
+def test_a_narrow_measurement_confirms_a_claim_whose_interval_is_wide():
+    record = read_record(exported()[3][NAME])
+    wide = [
+        replace(one, claims=tuple(replace(claim, low=0.4, high=10.0) for claim in one.claims))
+        for one in record.variants
+    ]
+    checks = recheck(
+        replace(record, variants=tuple(wide)), "hot", answers(record, 2.0, noise=0.0005)
+    )
+    assert {check.verdict for check in checks} == {"holds"}
 
 
 def test_one_process_settles_nothing_and_a_failure_is_told():
