@@ -55,6 +55,11 @@ def test_what_is_left_is_told_once_it_is_known():
     assert "confirm: 2/5 processes, 1 rejected, about 5 min left; best" in str(confirming)
 
 
+def test_a_search_whose_time_is_over_says_what_the_rest_is_for():
+    late = replace(SEARCHING, searched=7.0, seconds=7.0)
+    assert "1 rejected, 7 s; the time left is for confirming; best" in str(late)
+
+
 BEGUN = replace(SEARCHING, now=0.0, finished=0, searched=0.0, seconds=1e6, device=0.0, trials=60)
 LATER = replace(BEGUN, now=30.0, finished=3, searched=30.0, device=6.0)
 

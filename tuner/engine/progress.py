@@ -111,10 +111,12 @@ class RunProgress:
                 then = f"; then {self.prospect}" if self.prospect else ""
                 return f"baseline: compiling, checking and timing it{then}{again}"
             case "search":
-                most = f"/{self.seconds:.0f}" if self.searched < self.seconds < ENDLESS else ""
+                over = 0 < self.seconds <= self.searched
+                most = f"/{self.seconds:.0f}" if self.seconds < ENDLESS and not over else ""
+                rest = "; the time left is for confirming" if over else ""
                 return (
                     f"search: {self.finished}/{self.trials} trials, {self.rejected} rejected, "
-                    f"{self.searched:.0f}{most} s{left}{again}{best}"
+                    f"{self.searched:.0f}{most} s{left}{rest}{again}{best}"
                 )
             case "confirm":
                 examined = self.checkers and self.examining

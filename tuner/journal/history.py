@@ -166,6 +166,11 @@ class History:
         """Seconds of preparation, search and confirmation, over resumes, up to the last fact."""
         return self._clock.spent
 
+    @property
+    def spent_searching(self) -> float | None:
+        """The same up to the end of the search; ``None`` before it."""
+        return self._clock.spent_searching
+
     def spent_until(self, t: float) -> float:
         """The same at ``t`` of this process."""
         return self._clock.spent_until(t)

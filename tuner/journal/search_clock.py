@@ -9,7 +9,8 @@ class SearchClock:
 
     In each process they count from the baseline that it prepared to the last outcome, or to the end
     of the search. What is measured again after that end counts no more. ``spent`` are the seconds
-    of everything, preparation and confirmation included.
+    of everything, preparation and confirmation included; ``spent_searching`` those up to the
+    search's end, ``None`` before it.
     """
 
     def __init__(self) -> None:
@@ -18,6 +19,7 @@ class SearchClock:
         """When this process began to search, and :attr:`seconds` at that time."""
         self._ended = False
         self.spent = 0.0
+        self.spent_searching: float | None = None
         self._opened: tuple[float, float] | None = None
         """When this process began on the run, and :attr:`spent` at that time."""
 
@@ -37,6 +39,7 @@ class SearchClock:
             case SearchEnded():
                 self.seconds = self.until(entry.t)
                 self._ended = True
+                self.spent_searching = self.spent
             case _:
                 pass
 

@@ -14,7 +14,7 @@ _INDENT = 13
 
 _ENDED = {
     "trials": "trial budget spent",
-    "seconds": "time budget spent",
+    "seconds": "its time is spent; the rest of search.seconds is for confirming",
     "device_seconds": "device-time budget spent",
     "exhausted": "every configuration tried",
     "stopped": "stopped on request",
@@ -103,7 +103,8 @@ def _heading(result: Result) -> str:
     if result.merged:
         counts.append(f"{result.merged} with the same code as another")
     if unmeasured > 0:
-        counts.append(f"{unmeasured} not measured")
+        when = " when the search ended" if result.ended else ""
+        counts.append(f"{unmeasured} not yet measured{when}")
     lines = [
         f"{result.experiment} on {result.device or 'no device yet'} ({result.backend})",
         f"{counted(result.trials, 'configuration')} in {result.searched_seconds:.1f} s: "

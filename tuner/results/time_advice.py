@@ -1,5 +1,6 @@
-"""Advice on a budget: exceeded, or too small to decide a verdict or to narrow its interval."""
+"""Advice on a budget: exceeded, or too small to try all, to decide or to narrow an interval."""
 
+import math
 from collections.abc import Iterator
 
 from tuner.journal.history import History
@@ -19,6 +20,8 @@ def time_advice(history: History, comparison: Comparison | None) -> Iterator[str
             f"the run took {history.spent - given:.0f} s longer than search.seconds allows: "
             "preparing and the fewest checks and timings took longer than expected"
         )
+    if history.ended == "seconds":
+        yield from _untried(history)
     if comparison is None:
         return
     if comparison.processes < confirm.processes and not comparison.decided:
@@ -32,3 +35,21 @@ def time_advice(history: History, comparison: Comparison | None) -> Iterator[str
             f"the interval is wider than confirm.until after {comparison.processes} processes: "
             f"a larger {'search.seconds' if short else 'confirm.processes'} would narrow it"
         )
+
+
+def _untried(history: History) -> Iterator[str]:
+    """What a search that time ended had left for confirming, and would have needed to try all."""
+    search, template = history.experiment.search, history.experiment.template
+    tried, spent = history.outcomes.total(), history.spent_searching
+    if template is None or spent is None:
+        return
+    space = math.prod(len(values) for values in template.parameters.values())
+    most = min(search.trials + history.merged, space)
+    if not 0 < tried < most:
+        return
+    kept = max(0.0, search.seconds - spent)
+    more = history.searched / tried * (most - tried)
+    yield (
+        f"the search tried {tried} of at most {most} configurations, then left {kept:.0f} of "
+        f"{search.seconds:.0f} s for confirming: about {more:.0f} s more of --seconds would try all"
+    )

@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.tuner.engine.driving import BASELINE_NS, CPU, GPU, KilledError, Run, experiment, fleet
+from tests.tuner.engine.driving import (
+    BASELINE_NS,
+    CPU,
+    GPU,
+    SIZE,
+    KilledError,
+    Run,
+    experiment,
+    fleet,
+)
 from tests.tuner.engine.simulated_fleet import Durations, Fault, SimulatedFleet
 from tuner.candidate import BASELINE, INCUMBENT
 from tuner.engine.bench_queue import BATCH, QUEUED
@@ -42,6 +51,7 @@ from tuner.journal.facts import (
 )
 from tuner.journal.history import History
 from tuner.plan import Binary
+from tuner.report.text import render
 from tuner.results.summary import summarise, winners
 from tuner.trial import Code, Configuration, Full, Measured, Outcome, Rejected, Stage
 
@@ -315,6 +325,23 @@ def test_a_search_leaves_of_its_budget_what_confirming_takes():
     assert session.history.ended == "seconds"
     assert 8.0 <= spent_before_confirming(run) < 9.0
     assert 8.0 < session.history.spent < 20.0
+
+
+def test_a_search_that_left_the_rest_for_confirming_says_how_much_and_how_long_all_would_take():
+    run = Run(experiment(trials=1000, seconds=20.0), reserve=12.0)
+    history = run.drive(fleet(durations=Durations(bench=1.0))).history
+    (said,) = (line for line in summarise(history).advice if "for confirming" in line)
+    left = 20.0 - spent_before_confirming(run)
+    tried = history.outcomes.total()
+    more = history.searched / tried * (SIZE - tried)
+    assert said == (
+        f"the search tried {tried} of at most {SIZE} configurations, then left {left:.0f} of 20 s "
+        f"for confirming: about {more:.0f} s more of --seconds would try all"
+    )
+    assert 0 < left <= 12.0
+    shown = render(summarise(history))
+    assert "search ended: its time is spent; the rest of search.seconds is for confirming" in shown
+    assert f"{len(history.trials) - tried} not yet measured when the search ended" in shown
 
 
 def test_however_small_a_time_budget_is_something_is_tried_and_confirmed():
