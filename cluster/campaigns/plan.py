@@ -26,6 +26,9 @@ NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$"
 
 MOST_RUNS = 1000
 
+LEAST_SECONDS = 10.0
+"""No run is begun with less time than this left: it would not even measure its baseline."""
+
 Name = Annotated[str, Field(pattern=NAME, max_length=100)]
 
 

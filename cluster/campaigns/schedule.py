@@ -15,15 +15,12 @@ from pathlib import Path
 
 from cluster import child_command
 from cluster.campaigns.folder import CampaignFolder, Ended
-from cluster.campaigns.plan import PlannedRun
+from cluster.campaigns.plan import LEAST_SECONDS, PlannedRun
 from cluster.commands.results import is_over, is_running
 from cluster.runs.run_layout import STOP_FILE
 from tuner.errors import EnvironmentProblem, KernelwrightError
 from tuner.files import write_whole
 from tuner.run_directory import begun
-
-LEAST_SECONDS = 10.0
-"""No run is begun with less time than this left: it would not even measure its baseline."""
 
 TICK_SECONDS = 0.5
 """How often the budget is looked at."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from agents.rounds_summary import read_summary
 from cluster.campaigns.folder import Record
-from cluster.campaigns.plan import PlannedRun
+from cluster.campaigns.plan import LEAST_SECONDS, PlannedRun
 from cluster.commands.results import history_of, result_of, rounds_of, tried
 from tuner.errors import KernelwrightError
 from tuner.printable import counted, printable_line
@@ -34,7 +34,7 @@ class Row:
     Attributes:
         outcome: that of the run, ``not_begun``, or ``failed`` without a result.
         verdict: on ``speedup``, the geometric mean over the tune shapes with its interval.
-        words: the verdict in a sentence, or the last line of a run that failed.
+        words: the verdict in a sentence, the last line of a run that failed, or why none began.
         faster_on: on how many of the ``shapes`` (tune shapes) something is faster, where that is
             not so over all of them; ``None`` otherwise.
         trials: configurations tried.
@@ -84,9 +84,11 @@ def _row(path: Path, run: PlannedRun, record: Record) -> Row:
     words = printable_line(ended.words) if ended else ""
     code, seconds = (ended.code, ended.seconds) if ended else (None, None)
     if not begun(path):
-        outcome = FAILED if ended else NOT_BEGUN
+        if ended is None:
+            why = _too_late(record)
+            return Row(name=run.name, outcome=NOT_BEGUN, words=why, spec=run.spec)
         return Row(
-            name=run.name, outcome=outcome, words=words, code=code, seconds=seconds, spec=run.spec
+            name=run.name, outcome=FAILED, words=words, code=code, seconds=seconds, spec=run.spec
         )
     try:
         result, trials = result_of(path)[1], _trials(path)
@@ -121,6 +123,17 @@ def _row(path: Path, run: PlannedRun, record: Record) -> Row:
     )
 
 
+def _too_late(record: Record) -> str:
+    """What to say of a run for which the campaign has too little time left; else nothing."""
+    seconds = record.campaign.seconds
+    if seconds is None or (left := seconds - record.spent) >= LEAST_SECONDS:
+        return ""
+    return (
+        f"{max(0, int(left))} s of the campaign's {seconds:g} s are left; a run needs at least "
+        f"{LEAST_SECONDS:g} s"
+    )
+
+
 def _verdict(result: Result) -> str:
     if result.comparison:
         return result.comparison.verdict
@@ -152,12 +165,13 @@ def sentence(rows: Sequence[Row]) -> str:
 
 
 def text(rows: Sequence[Row], width: int) -> str:
-    """A table with a row for each run, wrapped to ``width`` columns; a failure has its reason."""
+    """A table with a row for each run, wrapped to ``width`` columns; or why it has no result."""
     longest = max(len(name) for name in ("kernel", *(row.name for row in rows)))
     wide = max(13, *(len(row.outcome_text) for row in rows))
     lines = [f"{'kernel':<{longest}}  {'outcome':<{wide}}  {'trials':>6}  {'time':>8}  speedup"]
     for row in rows:
-        said = row.words if row.outcome == FAILED else row.speedup_text
+        without = row.outcome in (FAILED, NOT_BEGUN) and row.words
+        said = row.words if without else row.speedup_text
         trials = "-" if row.trials is None else str(row.trials)
         line = (
             f"{row.name:<{longest}}  {row.outcome_text:<{wide}}  {trials:>6}  "

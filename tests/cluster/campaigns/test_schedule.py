@@ -130,6 +130,9 @@ def test_nothing_is_begun_without_time_and_it_goes_on_with_more(tmp_path):
     assert rig.said == []
     rows = summary.rows_of(rig.folder.path, rig.folder.record)
     assert summary.sentence(rows) == "0 of 2 kernels improved; 2 not begun."
+    why = "5 s of the campaign's 5 s are left; a run needs at least 10 s"
+    assert {row.words for row in rows} == {why}
+    assert f"{why}\nb  " in summary.text(rows, 120)
     rig = Rig(tmp_path, ())
     rig.folder.save(
         replace(rig.folder.record, campaign=replace(rig.folder.record.campaign, seconds=100))
