@@ -123,7 +123,8 @@ class RunProgress:
                 checked = ", checking winners for memory errors and races" if examined else ""
                 done = f"{min(self.confirmations, self.processes)}/{self.processes}"
                 return f"confirm: {done} processes, {self.rejected} rejected{left}{checked}{best}"
-        return f"{self.phase}: {counted(self.finished, 'trial')}, {self.rejected} rejected{best}"
+        # Of a finished search the best is what was confirmed, which its report says.
+        return f"{self.phase}: {counted(self.finished, 'trial')}, {self.rejected} rejected"
 
 
 class Pace:

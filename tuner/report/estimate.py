@@ -118,7 +118,8 @@ class Estimate:
             raise SpecError(
                 f"search.seconds is {self.budget_seconds:g}, and preparing and confirming alone "
                 f"take roughly {duration(self.least_seconds)}: begin a run with --seconds "
-                f"{math.ceil(LEAST_BUDGET * self.least_seconds)} or more, or smaller shapes"
+                f"{math.ceil(LEAST_BUDGET * self.least_seconds)} or more ({LEAST_BUDGET:g} times "
+                "as much, so that time is left to search), or with smaller shapes"
             )
 
     @property

@@ -48,6 +48,7 @@ def test_a_budget_that_cannot_hold_preparing_and_confirming_is_refused_with_the_
         of(seconds=5.0).require_time()
     needed = int(re.search(r"--seconds (\d+) or more", str(refused.value)).group(1))
     assert 1.5 * least <= needed < 1.5 * least + 1
+    assert "or more (1.5 times as much, so that time is left to search)" in str(refused.value)
     of(seconds=float(needed)).require_time()
 
 
