@@ -111,8 +111,9 @@ def _signals() -> Iterator[None]:
 def _message() -> Iterator[None]:
     try:
         yield
-    except _Interrupted:
-        typer.echo("kernelwright: interrupted", err=True)
+    except _Interrupted as interrupted:
+        words = ["kernelwright: interrupted", *getattr(interrupted, "__notes__", ())]
+        typer.echo("; ".join(words), err=True)
         raise
     except KernelwrightError as error:
         _say(f"kernelwright: error: {error}")

@@ -29,9 +29,9 @@ from cluster.runs.model_choice import (
     with_agents,
 )
 from cluster.runs.placement import Placement, PlaceOptions
-from cluster.runs.resuming import resume_command
+from cluster.runs.resuming import interrupt_note, resume_command
 from cluster.runs.run_layout import STOP_FILE
-from cluster.runs.workplace import Running, workplace
+from cluster.runs.workplace import Running, Workplace, workplace
 from cluster.settings import Settings
 from tuner.drafts.draft_spec import guesses_left, unread_guesses
 from tuner.errors import (
@@ -136,7 +136,7 @@ def new_run(
                 if asked == "replay":
                     copy_transcript(path, experiment, folder)
             with _reminding(guesses):
-                yield NewRun(folder, place.start(folder), guesses)
+                yield NewRun(folder, _start(place, folder, replace(where, fleet=None)), guesses)
         except KernelwrightError:
             _remove_if_empty(folder)
             raise
@@ -156,8 +156,14 @@ def resume(run_dir: Path, *, as_json: bool, **options: Unpack[PlaceOptions]) -> 
     view = RunView.open(folder)
     with workplace(replace(where, fleet=where.fleet or view.info.fleet), settings) as place:
         place.check(view.experiment.kernel.language)
-        _follow(place.start(folder), folder, where, as_json=as_json)
+        _follow(_start(place, folder, where), folder, where, as_json=as_json)
     report.conclude(folder, as_json=as_json, learn=partial(patterns.leave, settings))
+
+
+def _start(place: Workplace, folder: Path, where: Placement) -> Running:
+    """Start on a run directory; a signal meanwhile, while Ray starts, says how to continue."""
+    with interrupt_note(folder, where.words):
+        return place.start(folder)
 
 
 def _changed_since(view: RunView) -> str:

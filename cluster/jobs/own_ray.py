@@ -6,7 +6,7 @@ one thread: Ray's processes end with the thread that started them.
 
 import threading
 from collections.abc import Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 
 from cluster.jobs.ray_driver import connected
@@ -17,30 +17,38 @@ _ONE = threading.Lock()
 
 
 class OwnRay:
-    """A Ray that starts now. It can be used from any thread, from :meth:`wait` to :meth:`leave`."""
+    """A Ray to start. It can be used from any thread, from :meth:`wait` to :meth:`leave`."""
 
     def __init__(self, settings: Settings) -> None:
         self._up: Future[None] = Future()
         self._left = threading.Event()
         # No daemon: this process ends when Ray has ended.
-        threading.Thread(target=self._hold, args=(settings,), name="ray").start()
+        self._thread = threading.Thread(target=self._hold, args=(settings,), name="ray")
+
+    def start(self) -> None:
+        """Begin to start it; does not wait."""
+        self._thread.start()
 
     def wait(self) -> None:
         """Return once it is up; raises :class:`EnvironmentProblem` if it does not start."""
         self._up.result()
 
     def leave(self) -> None:
-        """Begin to end it, once it is up; does not wait for the end."""
-        with suppress(Exception):
-            self._up.result()
+        """Begin to end it, once it is up; does not wait for the end.
+
+        Ctrl-C does not shorten this: Ray cannot start without the token that its caller removes.
+        """
         self._left.set()
+        while self._thread.is_alive() and not self._up.done():
+            with suppress(KeyboardInterrupt):
+                wait([self._up])
 
     def _hold(self, settings: Settings) -> None:
         try:
             with _ONE, connected(settings):
                 self._up.set_result(None)
                 self._left.wait()
-        except Exception as error:
+        except BaseException as error:
             self._up.set_exception(error)
 
 
@@ -49,6 +57,7 @@ def started(settings: Settings) -> Iterator[OwnRay]:
     """Start a Ray on this machine, and leave it at the end; waits for neither."""
     ray = OwnRay(settings)
     try:
+        ray.start()
         yield ray
     finally:
         ray.leave()

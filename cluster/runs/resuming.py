@@ -19,6 +19,17 @@ def resume_command(run: Path, options: Sequence[str] = ()) -> str:
 
 
 @contextmanager
+def interrupt_note(run: Path, options: Sequence[str] = ()) -> Iterator[None]:
+    """Add to Ctrl-C, or to the exit after a signal, a note that says how to continue the run."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit) as interrupt:
+        again = resume_command(run, options)
+        interrupt.add_note(f"everything measured is kept; continue with: {again}")
+        raise
+
+
+@contextmanager
 def resume_hint(run: Path) -> Iterator[None]:
     """Add to a :class:`RunInterrupted` how to continue the run."""
     try:

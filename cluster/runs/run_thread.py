@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from cluster.cli.console import Update
-from cluster.runs.resuming import resume_command, resume_hint
+from cluster.runs.resuming import interrupt_note, resume_hint
 from cluster.runs.workplace import Running
 
 
@@ -32,12 +32,9 @@ def follow(running: Running, folder: Path, on_event: Callable[[Update], None]) -
     with ThreadPoolExecutor(1, thread_name_prefix="tune") as thread:
         done = thread.submit(run)
         try:
-            with resume_hint(folder):
+            with resume_hint(folder), interrupt_note(folder):
                 done.result()
-        except KeyboardInterrupt as interrupt:
+        except KeyboardInterrupt:
             if not done.done():
                 loop.call_soon_threadsafe(running.stop, "interrupted")
-            interrupt.add_note(
-                f"everything measured is kept; continue with: {resume_command(folder)}"
-            )
             raise

@@ -117,7 +117,8 @@ def _on_own_ray(where: Placement, settings: Settings) -> Iterator[Workplace]:
 
         typer.echo("kernelwright: starting Ray on this machine (about five seconds)", err=True)
         ray = stack.enter_context(own_ray.started(settings))
-        import_hyperopt()  # which takes a second, and Ray needs longer
+        # It takes a second, and Ray needs longer. Ctrl-C must not leave half of it imported.
+        threading.Thread(target=import_hyperopt, name="import").start()
         ray.wait()
         return ray_driver.Driver(
             folder,

@@ -1,12 +1,16 @@
 """What is written to the terminal: nothing from outside can move its cursor or hide text."""
 
 import io
+import os
+import signal
 import sys
+from pathlib import Path
 
 import pytest
 import typer
 
 from cluster.cli.error_exit import exit_with_message, open_standard_streams
+from cluster.runs.resuming import interrupt_note
 from tuner.errors import SpecError
 
 
@@ -36,6 +40,22 @@ def test_bytes_are_written_as_they_are(monkeypatch):
     open_standard_streams()
     typer.echo(b"a diff\r\n", nl=False)
     assert stream.buffer.getvalue() == b"a diff\r\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_before_the_run_goes_on_says_how_to_continue_it(capsys, number):
+    options = ["--device", "H200"]
+    with (
+        pytest.raises(SystemExit) as ended,
+        exit_with_message(),
+        interrupt_note(Path("runs/a"), options),
+    ):
+        os.kill(os.getpid(), number)
+    assert ended.value.code == 128 + number
+    assert capsys.readouterr().err == (
+        "kernelwright: interrupted; everything measured is kept; continue with: "
+        "kernelwright resume runs/a --device H200\n"
+    )
 
 
 @pytest.mark.parametrize("terminal", [True, False])

@@ -1,11 +1,14 @@
 """Whole runs on a real Ray: GPUs that are not there, workers killed, a submitted job."""
 
 import asyncio
+import concurrent.futures
 import os
 import re
 import signal
 import subprocess
 import tempfile
+import threading
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,6 +17,7 @@ from cluster.runs.resuming import resume_hint
 from cluster.runs.run_layout import round_path
 from cluster.runs.run_process import RunProcess
 from cluster.runs.search_run import SearchRun
+from cluster.settings import Settings
 from tests.agents.llm.server import KEY, answers, completion, fails, serving
 from tests.cluster import faults
 from tests.cluster.conftest import free_ports
@@ -183,6 +187,57 @@ def test_the_doctor_joins_the_cluster_that_a_run_would(ray_cluster):
     assert re.search(extent, told.stdout, re.M)
     node = r"^node +[\d.]+ \(.*\): \d+ processors, 0 GPUs of Ray; opencl:0"
     assert re.search(node, told.stdout, re.M)
+
+
+def test_a_second_interrupt_while_ray_starts_waits_until_it_has_started(monkeypatch):
+    from cluster.jobs import own_ray
+
+    begun, waits, leaves = [], threading.Event(), threading.Event()
+
+    @contextmanager
+    def slow(_settings):
+        for there in (waits, leaves):
+            assert there.wait(faults.PATIENCE)
+            os.kill(os.getpid(), signal.SIGINT)
+        begun.append("up")
+        yield
+        begun.append("ended")
+
+    def wait(futures):
+        leaves.set()
+        concurrent.futures.wait(futures)
+
+    def use(ray):
+        waits.set()
+        ray.wait()
+
+    monkeypatch.setattr(own_ray, "connected", slow)
+    monkeypatch.setattr(own_ray, "wait", wait)
+    with pytest.raises(KeyboardInterrupt), own_ray.started(Settings.read({})) as ray:
+        use(ray)
+    assert begun[0] == "up"
+    faults.until(lambda: begun == ["up", "ended"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_while_ray_starts_it_says_how_to_continue(tmp_path, number):
+    spec, run = write_experiment(tmp_path / "spec"), tmp_path / "run"
+    process = subprocess.Popen(
+        command("run", spec, "--fleet", "ray", "--run-dir", run),
+        cwd=ROOT,
+        env={name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    faults.until(lambda: faults.processes("gcs_server", process.pid))
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=60)
+    assert (process.returncode, "Traceback" in errors) == (128 + number, False), errors
+    assert errors.endswith(
+        "kernelwright: interrupted; everything measured is kept; continue with: "
+        f"kernelwright resume {run}\n"
+    )
 
 
 @pytest.mark.slow
