@@ -28,6 +28,7 @@ from tuner.report.tables import results_csv
 from tuner.report.timeline import bench_text
 from tuner.results.result import Result
 from tuner.results.summary import summarise
+from tuner.results.verdict import verdict_text
 from tuner.run_directory import JOURNAL, RunView, begun
 from workers.backends.cuda.architectures import NO_DRIVER
 
@@ -97,6 +98,7 @@ def status(run_dir: Path, *, as_json: bool) -> None:
         "searched_seconds": round(history.searched, 1),
         "confirmations": len(history.confirmations),
         **_best([history]),
+        **(_verdict(summarise(history)) if history.finished else {}),
     }
     _print_status(facts, run_dir, as_json=as_json)
 
@@ -118,7 +120,14 @@ def _rounds_status(view: RunView) -> dict[str, object]:
         "cost_usd": round(spent.cost_usd, 4),
         **_best(histories),
     }
-    return facts if summary is None else {**facts, "ended": summary.detail}
+    if summary is None:
+        return facts
+    over = summary.over and summary.searched is not None
+    return {
+        **facts,
+        **(_verdict(result_of(view.path)[1]) if over else {}),
+        "ended": summary.detail,
+    }
 
 
 def rounds_of(run_dir: Path, summary: RoundsSummary | None) -> dict[int, History]:
@@ -173,6 +182,11 @@ def _best(histories: Sequence[History]) -> dict[str, object]:
         return {}
     loss, configuration = min(found)
     return {"best_of_search": configuration, "speedup_there": round(1 / loss, 3)}
+
+
+def _verdict(result: Result) -> dict[str, object]:
+    """The outcome of a run that is over, and its confirmed result in words."""
+    return {"outcome": result.outcome, "result": verdict_text(result)}
 
 
 def timeline_of(run_dir: Path) -> Timeline:

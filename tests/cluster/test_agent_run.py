@@ -339,6 +339,8 @@ def test_a_transcript_beside_the_spec_is_replayed_killed_and_resumed(tmp_path):
     assert (status["state"], status["rounds"], status["calls"]) == ("finished", 1, 2)
     assert status["trials"] == len(re.findall(b'"trial.finished"', journal.read_bytes()))
     assert status["speedup_there"] > 0
+    assert status["outcome"] in ("improved", "no_gain")
+    assert "×" in status["result"]
     assert "=" in status["best_of_search"]
     exported = kernelwright("export", run, "--output", tmp_path / "again")
     assert exported.returncode == 0, exported.stderr

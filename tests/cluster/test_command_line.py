@@ -93,13 +93,16 @@ def test_a_run_ends_with_a_result_an_export_and_one_last_line(finished_run):
 
     report = kernelwright("report", run, "--json")
     assert report.returncode == 0, report.stderr
-    assert json.loads(report.stdout)["outcome"] in ("improved", "no_gain")
+    found = json.loads(report.stdout)
+    assert found["outcome"] in ("improved", "no_gain")
     status = kernelwright("status", run, "--json")
     told = json.loads(status.stdout)
     assert told["run"] == run.name
     assert told["state"] == "finished"
     assert told["speedup_there"] > 0
     assert told["best_of_search"].startswith("ITEMS=")
+    assert told["outcome"] == found["outcome"]
+    assert f"{found['speedup']:.3f}×" in told["result"]
 
     again = kernelwright("resume", run, "--fleet", "local")
     assert again.returncode == 0
