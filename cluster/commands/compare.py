@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from cluster.commands.results import history_of, result_view
+from cluster.commands.results import history_of, is_over, result_view
 from tuner.errors import EnvironmentProblem, NothingValid, SpecError
 from tuner.experiment.objective import COSTS, Objective
 from tuner.journal.history import History
@@ -41,6 +41,11 @@ def compare(
     if not found.shapes:
         raise SpecError(f"{first} and {second} have no shape in common")
     _check_comparable(*histories, any_device=any_device)
+    for run in dict.fromkeys((first, second)):
+        if not is_over(run):
+            again = f"compare again when it has (`kernelwright status {run}`)"
+            missing = "shapes may be missing and verdicts may change"
+            typer.echo(f"kernelwright: {run} has not ended, so {missing}: {again}", err=True)
     counts = Counter(
         one.comparison.verdict if one.comparison else "not timed" for one in found.shapes
     )

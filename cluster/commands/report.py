@@ -40,6 +40,7 @@ from tuner.report.timeline import timeline_json, timeline_text
 from tuner.report.wrapping import MOST_PROSE, hanging, terminal_width
 from tuner.results.rejections import rejections_line
 from tuner.results.result import Result
+from tuner.results.statistics import interval_text
 from tuner.results.summary import summarise
 from tuner.run_directory import RunDirectory, RunView
 
@@ -244,9 +245,10 @@ def _figure(result: Result) -> str:
 def _print_rounds(summary: RoundsSummary, rejected: Mapping[int, str], width: int) -> None:
     typer.echo("rounds:")
     for past in summary.rounds:
-        found = "" if past.speedup is None else f", {past.speedup:.2f}×"
-        if past.interval is not None:
-            found += f" [{past.interval[0]:.2f}, {past.interval[1]:.2f}]"
+        found = ""
+        if past.speedup is not None:  # the result's interval allows for more comparisons
+            low, high = past.interval or (None, None)
+            found = f", {interval_text(past.speedup, low, high)} when the round ended"
         if past.gain is not None:
             found += f", {past.gain} {past.gain.verdict} against the incumbent"
         if (gain := past.portfolio_gain) is not None and gain != past.gain:

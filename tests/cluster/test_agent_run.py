@@ -116,6 +116,7 @@ def test_replayed_rounds_end_with_a_summary_variants_and_an_export(tmp_path, cap
     assert read_transcript(tmp_path / "run" / TRANSCRIPT) == TWO_ROUNDS
     report(tmp_path / "run", as_json=False)
     told = capsys.readouterr().out
+    assert re.search(r"×( \[.*\])? when the round ended", " ".join(told.split()))
     tried = sum(
         (tmp_path / f"run/rounds/{number}/journal.jsonl").read_text().count('"trial.finished"')
         for number in ("01", "02")

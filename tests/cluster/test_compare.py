@@ -59,6 +59,15 @@ def test_it_fails_for_a_slower_mean_of_shapes_that_are_each_unclear(tmp_path, ca
         compared(before, after, fail_if="unclear")
 
 
+def test_a_run_that_has_not_ended_is_named(tmp_path, capsys):
+    done, left = run(tmp_path / "done", 0.5), run(tmp_path / "left", 0.4, ended=False)
+    compared(done, left)
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith(f"kernelwright: {left} has not ended, so shapes may be missing")
+    compared(done, done)
+    assert capsys.readouterr().err == ""
+
+
 def test_times_of_the_users_own_kernel_are_marked(tmp_path, capsys):
     none, fast = run(tmp_path / "none", 1.0), run(tmp_path / "fast", 0.5)
     compared(none, fast)

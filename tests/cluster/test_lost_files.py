@@ -58,7 +58,7 @@ def test_the_last_of_a_hundred_rounds_is_the_hundredth(tmp_path):
     ("number", "shown_by"),
     [
         ("01", (status, report, conclude)),
-        ("01-final1", (report, export, conclude)),
+        ("01-final1", (status, report, export, conclude)),
         ("02", (status, report)),
     ],
 )
