@@ -48,7 +48,7 @@ integers so near to each other that floats do not tell them apart.
 ``farthest apart``, ``far apart``, ``sides apart``: each array has either one of :data:`APART`;
 ``same``: one number throughout an array of integers, as if all fell into one bin;
 ``tiny``: magnitudes :data:`TINY` times as great.
-``assorted``: each row has one of :data:`ROWS`.
+``assorted``: each row has one of :data:`ROWS`; the extremes of every second one are at its end.
 """
 
 ROWS: tuple[tuple[Distribution, int], ...] = (

@@ -300,7 +300,7 @@ def _numbers(argument: ResolvedArgument, rng: np.random.Generator, scale: float)
 
 
 def _assorted(argument: ResolvedArgument, rng: np.random.Generator) -> NDArray[Any]:
-    """Rows, each of another kind."""
+    """Rows, each of another kind; every second one ends with its extremes."""
     kinds = [
         (distribution, side)
         for distribution, side in ROWS
@@ -315,7 +315,22 @@ def _assorted(argument: ResolvedArgument, rng: np.random.Generator) -> NDArray[A
         part = replace(argument, shape=(int(np.count_nonzero(here)), argument.shape[-1]))
         values = _values(part, rng, distribution)
         found[here] = on_side(argument, values, side) if side else values
+    found[1::2] = _ending_in_extremes(found[1::2])
     return found.reshape(argument.shape)
+
+
+def _ending_in_extremes(rows: NDArray[Any]) -> NDArray[Any]:
+    """The rows with their greatest number moved to the end, and their least one before it.
+
+    An index of 16 bits holds those of all but the last columns of a row of 65,540. Where the
+    extremes may be anywhere, they are hardly ever there.
+    """
+    rows, each = rows.copy(), np.arange(len(rows))
+    for last, extreme in ((-1, np.argmax), (-2, np.argmin)):
+        if -last <= rows.shape[1]:
+            at = extreme(rows[:, : rows.shape[1] + last + 1], axis=1)
+            rows[each, at], rows[each, last] = rows[each, last], rows[each, at]
+    return rows
 
 
 def _offsets(

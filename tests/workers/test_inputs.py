@@ -219,6 +219,14 @@ def test_rows_without_negative_numbers_are_of_the_kinds_that_are_left(dtype) -> 
     assert drawn(argument("uniform", dtype), "assorted").max() > 0
 
 
+@pytest.mark.parametrize("given", [argument(shape=(6, 50)), argument("uniform", "uint8", (6, 2))])
+def test_every_second_row_of_several_kinds_ends_with_its_extremes(given) -> None:
+    rows = drawn(given, "assorted")
+    assert (rows[1::2, -1] == rows[1::2].max(axis=1)).all()
+    assert (rows[1::2, -2] == rows[1::2].min(axis=1)).all()
+    assert drawn(argument(shape=(6, 1)), "assorted").any()
+
+
 def test_zeros_are_exact() -> None:
     assert not drawn(argument(), "zeros").any()
 
