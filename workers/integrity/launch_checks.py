@@ -14,7 +14,7 @@ from tuner.experiment.arguments import ResolvedArgument
 from tuner.trial import Code, Rejected, Stage
 from workers.comparison import ArrayComparison, Expected, compare
 from workers.devices.port import Damage, DeviceFailure, Inspection
-from workers.elements import GAP, Array, from_storage, gaps_changed
+from workers.elements import GAP, Array, from_storage, gaps_changed, is_float
 from workers.groups import groups
 
 _STAGES = {
@@ -209,11 +209,11 @@ def _wrong(
     if found.unwritten == found.failures:
         detail = f"{count} of {argument.name} not written, such as {place}; {case.label}"
         return DeviceFailure(Code.NOT_WRITTEN, detail)
-    return DeviceFailure(
-        Code.WRONG_RESULT,
-        f"{place} is {found.got:.6g} instead of {found.want:.6g}, "
-        f"{found.error:.3g} times the bound; {count} wrong; {case.label}",
-    )
+    digits = 6 if is_float(argument.dtype) else 15
+    detail = f"{place} is {found.got:.{digits}g} instead of {found.want:.{digits}g}"
+    if np.isfinite(found.error):
+        detail += f", {found.error:.3g} times the bound"
+    return DeviceFailure(Code.WRONG_RESULT, f"{detail}; {count} wrong; {case.label}")
 
 
 def element_name(argument: ResolvedArgument, index: int) -> str:

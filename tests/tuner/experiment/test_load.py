@@ -288,6 +288,24 @@ def test_a_mistake_in_what_is_required_hides_no_other(tmp_path, old, new):
     assert "n=0: a size is at least 1" in problems[1]
 
 
+def test_a_wrong_size_is_told_once_where_others_of_its_shape_are_right(tmp_path):
+    text = specs.SPEC.replace("{n: 1000}, {n: 4096, weight: 2}", "{n: 1000, m: 1.5}")
+    (problem,) = said(specs.write(tmp_path, text.replace("{n: 777}", "{n: 777, m: 2}")))
+    assert "not 1.5" in problem
+    text = specs.SPEC.replace("{n: 1000}, {n: 4096, weight: 2}", "{n: 1000, m: 2}")
+    (problem,) = said(specs.write(tmp_path, text.replace("{n: 777}", "{n: 777, m: 1.5}")))
+    assert "not 1.5" in problem
+
+
+def test_a_source_in_another_language_is_named_with_the_remedy(tmp_path):
+    kernel = specs.KERNEL.replace("__kernel", "__global__").replace("__global float", "float")
+    (problem,) = said(specs.write(tmp_path, scale__cl=kernel))
+    said_of_it = "spec.yaml:6: scale.cl has a kernel of CUDA (__global__): write `language: cuda`"
+    assert problem == said_of_it
+    both = f"#ifdef __CUDACC__\n{kernel}\n#else\n{specs.KERNEL}\n#endif\n"
+    load_experiment(specs.write(tmp_path, scale__cl=both))
+
+
 def test_local_memory_among_the_parameters_is_named_with_the_remedy(tmp_path):
     kernel = specs.KERNEL.replace("float factor)", "float factor, __local float *tmp)")
     (problem, *_) = said(specs.write(tmp_path, scale__cl=kernel))

@@ -87,7 +87,16 @@ def test_a_device_may_have_compared_already() -> None:
         failures=2, unwritten=0, poisoned=0, index=5, got=1.0, want=2.0, error=9.0
     )
     inspection = Inspection(damage=None, outputs={}, comparisons={"out": found})
-    assert "out[1, 1] is 1 instead of 2" in verdict(inspection).detail
+    assert "out[1, 1] is 1 instead of 2, 9 times the bound;" in verdict(inspection).detail
+
+
+def test_where_there_is_no_bound_none_is_named() -> None:
+    found = ArrayComparison(
+        failures=1, unwritten=0, poisoned=0, index=5, got=1234567.0, want=2.0, error=np.inf
+    )
+    inspection = Inspection(damage=None, outputs={}, comparisons={"out": found})
+    failure = verdict(inspection, replace(argument(), dtype="int32"))
+    assert failure.detail.startswith("out[1, 1] is 1234567 instead of 2; 1 of 12 elements wrong;")
 
 
 @pytest.mark.parametrize("outputs", [{}, {"out": b"short"}])

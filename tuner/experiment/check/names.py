@@ -55,11 +55,12 @@ def check_shapes(experiment: Experiment) -> Iterator[Finding]:
     seen: dict[frozenset[tuple[str, Value]], Path] = {}
     for path, binding in bindings(experiment):
         for name in first.keys() - binding.symbols.keys():
-            yield Finding(path, f"does not bind '{name}', which the first shape binds")
+            yield Finding(path, f"does not bind '{name}', which the first shape binds", name)
         for name, value in binding.symbols.items():
             if name not in first:
                 hint = nearest(name, first)
-                yield Finding((*path, name), f"the first shape does not bind '{name}'{hint}")
+                said = f"the first shape does not bind '{name}'{hint}"
+                yield Finding((*path, name), said, name)
             elif message := _value_problem(name, value, first[name]):
                 yield Finding((*path, name), message)
         same = seen.setdefault(frozenset(binding.symbols.items()), path)

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tuner.backends.registry import traits_of
+from tuner.backends.registry import backends, traits_of
 from tuner.backends.traits import BackendTraits
 from tuner.csource.indices import Indices
 from tuner.csource.kernels import (
@@ -288,6 +288,19 @@ def _entry_problem(
     if base in found and found[base].template and "<" not in entry:
         names = ", ".join(f"{{{name}}}" for name, _ in found[base].template)
         return f"'{base}' is a template: name an instance, such as {base}<{names}>"
+    return _other_language(subject.source.name, text, traits)
+
+
+def _other_language(file: str, text: str, traits: BackendTraits) -> str | None:
+    """Says that a source has kernels of another backend alone; plain words may be variables."""
+    words = frozenset(re.findall(r"\w+", text))
+    if words.intersection(traits.kernel_qualifiers):
+        return None
+    for other in backends():
+        mark = other.kernel_qualifiers[0]
+        if mark in words and mark.startswith("__"):
+            said = f"{file} has a kernel of {other.title} ({mark})"
+            return f"{said}: write `language: {other.name}`"
     return None
 
 
