@@ -7,7 +7,7 @@ from itertools import islice
 
 from tuner.backends.registry import traits_of
 from tuner.device import Device
-from tuner.engine.progress import FEW, duration
+from tuner.engine.progress import ENDLESS, FEW, duration
 from tuner.errors import SpecError
 from tuner.experiment.arguments import moved_bytes, resolve_arguments
 from tuner.experiment.model import Experiment, ShapeBinding
@@ -130,8 +130,15 @@ class Estimate:
         return self._tried
 
     def __str__(self) -> str:
+        """What is known before anything was measured: a slow kernel takes longer, to its budget."""
         whole = self.prepare_seconds + self.search_seconds + self.confirm_seconds
-        return f"{self._tried}, roughly {duration(min(whole, self._most_seconds))}"
+        if whole >= self._most_seconds:
+            return f"{self._tried}, or as many as {duration(self._most_seconds)} allow"
+        most = f", up to {duration(self._most_seconds)}" if self.budget_seconds < ENDLESS else ""
+        return (
+            f"{self._tried}, {duration(whole)} or more{most} (unknown until a run has timed the "
+            "baseline)"
+        )
 
     @property
     def _most_seconds(self) -> float:

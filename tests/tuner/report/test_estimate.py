@@ -7,7 +7,7 @@ import pytest
 
 from tests.tuner.engine.driving import CPU, GPU, Run, experiment, fleet
 from tests.tuner.engine.simulated_fleet import Durations
-from tuner.engine.progress import seconds_left
+from tuner.engine.progress import ENDLESS, seconds_left
 from tuner.errors import SpecError
 from tuner.experiment.model import Cost
 from tuner.expressions import Expression
@@ -142,7 +142,7 @@ def test_of_a_run_that_was_begun_only_what_is_left_counts():
     assert rest.prepare_seconds == whole.prepare_seconds
     more, less = (of(trials=10**6, space=10**7, seconds=60.0, spent=s) for s in (0.0, 20.0))
     assert less.search_seconds == pytest.approx(more.search_seconds - 20.0)
-    assert str(of(trials=40, left=0)).startswith("confirming, roughly ")
+    assert str(of(trials=40, left=0)).startswith("confirming, ")
 
 
 def test_the_budget_that_is_spent_first_ends_it():
@@ -161,6 +161,14 @@ def test_before_anything_is_measured_the_trials_are_told_or_the_time_whichever_i
     assert spent.prospect == f"searching and confirming within {spent.least_seconds:.0f} s"
 
 
-def test_it_reads_as_one_line():
-    assert str(of(trials=40, space=123)).startswith("40 of 123 configurations, roughly ")
-    assert str(of(trials=40, space=None)).startswith("at most 40 configurations, roughly ")
+def test_it_reads_as_one_line_that_promises_no_end_but_the_budget():
+    found = of(trials=40, space=123, seconds=600.0)
+    whole = found.prepare_seconds + found.search_seconds + found.confirm_seconds
+    assert str(found) == (
+        f"40 of 123 configurations, {whole:.0f} s or more, up to 10 min (unknown until a run has "
+        "timed the baseline)"
+    )
+    assert str(of(trials=40, space=None)).startswith("at most 40 configurations, ")
+    assert " s or more (unknown until" in str(of(seconds=float(ENDLESS)))
+    short = of(trials=10**6, space=10**7, seconds=60.0)
+    assert str(short) == "1000000 of 10000000 configurations, or as many as 60 s allow"
