@@ -187,6 +187,10 @@ def _erase(names: Collection[str]) -> None:
     libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
+_RAYLET_DIED = "^Raylet is terminated"
+"""How a page of Ray's log begins that Ray prints on stdout when a raylet dies."""
+
+
 @contextmanager
 def environment_for_ray(
     settings: Settings, environ: MutableMapping[str, str] = os.environ
@@ -199,6 +203,7 @@ def environment_for_ray(
     every other way to the driver. Yields the path of the keys; both files are deleted at the end.
     """
     taken = take_keys(environ)
+    environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", _RAYLET_DIED)
     with tempfile.TemporaryDirectory(prefix="kernelwright-") as folder:
         keys = _private_file(Path(folder, "keys.json"), json.dumps(taken))
         if not settings.ray_address and "RAY_AUTH_MODE" not in environ:

@@ -21,13 +21,13 @@ import ray
 from ray.exceptions import ActorDiedError, RayError, RayTaskError, RuntimeEnvSetupError
 from ray.util.placement_group import (
     PlacementGroup,
-    get_placement_group,
     placement_group,
     placement_group_table,
     remove_placement_group,
 )
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
+from cluster.fleets.head_calls import ask_head
 from cluster.fleets.slots import NoRoom, WorkerLost
 from cluster.ray_problems import NO_ROOM, first_line, lacks_room, no_environment, not_created
 from kernelwright import __version__
@@ -309,8 +309,8 @@ class ActorBench:
 
     async def locate(self) -> None:
         """Look up its node with Ray, where the actor itself cannot say."""
-        table = await asyncio.to_thread(placement_group_table, self._group)
-        nodes = await asyncio.to_thread(ray.nodes)
+        table = await ask_head(lambda: placement_group_table(self._group))
+        nodes = await ask_head(ray.nodes)
         self.node_id = table.get("bundles_to_node_id", {}).get(0, "")
         hosts = {node["NodeID"]: node["NodeManagerHostname"] for node in nodes}
         self.node = hosts.get(self.node_id, "")
@@ -349,7 +349,9 @@ class ActorBench:
     async def close(self) -> None:
         """End the actor and its child, and free the room."""
         await self._actor.release()
-        remove_placement_group(self._group)
+        with suppress(TimeoutError, RayError):  # the head is gone
+            removal = ask_head(lambda: remove_placement_group(self._group))
+            await asyncio.wait_for(removal, CLOSING_SECONDS)
 
     @asynccontextmanager
     async def _working(self) -> AsyncIterator[None]:
@@ -391,10 +393,3 @@ def _losses(*, final: bool = False) -> Iterator[None]:
 
 def _loss(error: Exception) -> WorkerLost:
     return NoRoom(NO_ROOM) if lacks_room(error) else WorkerLost(first_line(error))
-
-
-def free_rooms(owner: str) -> None:
-    """Free what a dead driver actor's benches held; Ray itself keeps it until the job ends."""
-    for group in placement_group_table().values():
-        if group["name"].startswith(f"{owner}:") and group["state"] != "REMOVED":
-            remove_placement_group(get_placement_group(group["name"]))

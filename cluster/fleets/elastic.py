@@ -27,6 +27,7 @@ from cluster.fleets.actors import (
 )
 from cluster.fleets.claim import Share
 from cluster.fleets.gpus import NODE, Taken, find_room
+from cluster.fleets.head_calls import ask_head
 from cluster.fleets.pool import PooledFleet
 from cluster.fleets.slots import BenchSlot, CompileSlot, WorkerLost
 from tuner.errors import EnvironmentProblem, KernelwrightError
@@ -168,7 +169,7 @@ class ElasticFleet(PooledFleet):
     async def _follow(self) -> None:
         while True:
             try:
-                nodes, draining, free = await asyncio.to_thread(
+                nodes, draining, free = await ask_head(
                     lambda: (living_nodes(), draining_nodes(), available_resources_per_node())
                 )
             except (RayError, RuntimeError) as error:  # the head restarts, say

@@ -23,9 +23,9 @@ from ray.exceptions import RayError, RayTaskError, RpcError, RuntimeEnvSetupErro
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from cluster.cli.console import Update
-from cluster.fleets.actors import free_rooms
 from cluster.fleets.claim import Claim, Share
 from cluster.fleets.elastic import POLL_SECONDS, draining_nodes
+from cluster.fleets.head_calls import free_rooms
 from cluster.fleets.local import target_remedy
 from cluster.fleets.ray import open_ray_fleet
 from cluster.jobs.job_client import check_reachable

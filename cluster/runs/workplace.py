@@ -113,14 +113,14 @@ def _on_own_ray(where: Placement, settings: Settings) -> Iterator[Workplace]:
         _check_machine(backend)
 
     def start(folder: Path) -> Running:
-        from cluster.jobs import own_ray, ray_driver
+        from cluster.jobs import own_ray, own_run, ray_driver
 
         typer.echo("kernelwright: starting Ray on this machine (about five seconds)", err=True)
         ray = stack.enter_context(own_ray.started(settings))
         # It takes a second, and Ray needs longer. Ctrl-C must not leave half of it imported.
         threading.Thread(target=import_hyperopt, name="import").start()
         ray.wait()
-        return ray_driver.Driver(
+        driver = ray_driver.Driver(
             folder,
             where.device,
             # Nobody else takes GPUs of a Ray that was started for this run.
@@ -132,6 +132,7 @@ def _on_own_ray(where: Placement, settings: Settings) -> Iterator[Workplace]:
             settings.cache,
             settings.job,
         )
+        return own_run.OwnRun(folder, driver)
 
     with ExitStack() as stack:
         keys = stack.enter_context(environment_for_ray(settings))
