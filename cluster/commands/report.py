@@ -121,21 +121,23 @@ def conclude(
     as_json: bool,
     learn: Callable[[Path, History, Result], None] = lambda *_: None,
 ) -> None:
-    """Print the result of a finished run, after calling ``learn`` with it.
+    """Write the report of a finished run, call ``learn`` with its result, and print that.
+
+    Files that cannot be written, say to a full disk, are named on stderr below the result.
 
     Raises:
         NothingValid: no configuration was valid, or the baseline cannot be trusted.
         ModelUnavailable: the models failed.
     """
-    result = finish(run_dir, learn)
+    history, result, problem = _written(run_dir)
+    learn(run_dir, history, result)  # first: the reader of what is printed may be gone
     _print(result, run_dir, as_json=as_json)
+    _tell(problem, run_dir)
     check_outcome(run_dir, result)
 
 
-def finish(
-    run_dir: Path, learn: Callable[[Path, History, Result], None] = lambda *_: None
-) -> Result:
-    """Write the report of a finished run, after calling ``learn`` with its result; return that.
+def finish(run_dir: Path) -> Result:
+    """Write the report of a finished run; return its result.
 
     Files that cannot be written, say to a full disk, are named on stderr.
 
@@ -143,6 +145,13 @@ def finish(
         NothingValid: there is no result.
         ModelUnavailable: the models failed before anything was gained.
     """
+    _, result, problem = _written(run_dir)
+    _tell(problem, run_dir)
+    return result
+
+
+def _written(run_dir: Path) -> tuple[History, Result, EnvironmentProblem | None]:
+    """Write what is made of a finished run; return that, and why a file cannot be written."""
     summary = read_summary(run_dir)
     if summary is not None and summary.searched is None and summary.model_failed:
         raise ModelUnavailable(_words(summary))
@@ -150,7 +159,6 @@ def finish(
     entries = view.entries()
     history = History.of(view.experiment, entries)
     result = summarise(history)
-    learn(run_dir, history, result)
     try:
         if view.status_facts() < len(entries):  # the disk was full when the run ended
             with closing(RunDirectory.open(view.path)) as directory:
@@ -160,12 +168,18 @@ def finish(
                 write_export(run_dir, run_dir / EXPORT)
         _write_files(run_dir, run_document(RunView.open(run_dir), history, result), result)
     except EnvironmentProblem as error:
+        return history, result, error
+    return history, result, None
+
+
+def _tell(problem: EnvironmentProblem | None, run_dir: Path) -> None:
+    """Say that files are missing, and how to get them."""
+    if problem is not None:
         typer.echo(
-            f"kernelwright: {error}; the result is kept: `{resume_command(run_dir)}` writes "
+            f"kernelwright: {problem}; the result is kept: `{resume_command(run_dir)}` writes "
             "the missing files",
             err=True,
         )
-    return result
 
 
 def check_outcome(run_dir: Path, result: Result) -> None:
