@@ -38,6 +38,7 @@ from workers.process import Child
 from workers.scratch import PrivateFolder
 
 REFERENCE_SECONDS = 300.0
+"""Limit of one call of a reference or fill."""
 _KINDS = "fiub"
 FEW = 16
 """Fewer numbers do not show how large they usually are."""
@@ -98,7 +99,9 @@ class ReferenceProcess:
         except ChildFailed as failure:
             if failure.how == "lost":
                 raise
-            raise ReferenceFailed(f"{place}: {failure.detail}") from None
+            slow = failure.how == "hung"
+            remedy = "; vectorise it with NumPy, or use smaller shapes" if slow else ""
+            raise ReferenceFailed(f"{place}: {failure.detail}{remedy}") from None
         except (ValueError, KeyError, TypeError) as error:
             self._child.kill()
             raise ReferenceFailed(f"{place}: unreadable answer: {error}") from None

@@ -32,6 +32,7 @@ from tuner.trial import Configuration, Rejected, Stage
 from workers.backends.registry import device_for_target
 from workers.compilers.worker import CompileWorker
 from workers.devices.discover import list_devices
+from workers.reference import REFERENCE_SECONDS
 from workers.reference_check import reference_seconds
 
 
@@ -143,7 +144,8 @@ def _try_reference(experiment: Experiment) -> ReferenceTime:
     """Call the reference at the smallest shape."""
     shapes = by_size(experiment)
     least, most = shapes[0], shapes[-1]
-    typer.echo(f"kernelwright: calling the reference at {least}", err=True)
+    words = f"calling the reference at {least}; a call may take {REFERENCE_SECONDS:.0f} s"
+    typer.echo(f"kernelwright: {words}", err=True)
     return ReferenceTime(
         shape=str(least),
         seconds=reference_seconds(experiment, least),

@@ -85,7 +85,7 @@ def test_whatever_it_does_is_one_message(process, text, says) -> None:
 
 def test_a_hang_is_one_message() -> None:
     process = ReferenceProcess(seconds=1.0)
-    with pytest.raises(ReferenceFailed, match="no answer within"):
+    with pytest.raises(ReferenceFailed, match="no answer within 1 s; vectorise it with NumPy"):
         process.call(function("def f(x):\n    while True: pass"), {"x": np.ones(2)})
     process.close()
 
