@@ -1,6 +1,7 @@
 """``run`` and ``resume``: from a spec, or a run directory, to a printed result."""
 
 import asyncio
+import gc
 import secrets
 import shutil
 import signal
@@ -267,6 +268,7 @@ def _follow(run: Running, folder: Path, where: Placement, *, as_json: bool) -> N
     _say(f"run directory {folder}")
     again = where.words
     on_target = again if where.target is None else [*again, "--target", where.target]
+    gc.freeze()  # what was imported for Ray too: to look through it stops all threads for 0.1 s
     try:
         with suppress(asyncio.CancelledError):
             asyncio.run(follow())

@@ -9,11 +9,17 @@ from collections.abc import Iterator
 from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 
-from cluster.jobs.ray_driver import connected
+from cluster.jobs.ray_driver import check_unused, connected
 from cluster.settings import Settings
 
 _ONE = threading.Lock()
 """Held while this process has a Ray: the next is started when the last has ended."""
+
+
+def check_free() -> None:
+    """Raise :class:`EnvironmentProblem` if this program uses a Ray that was not started here."""
+    if not _ONE.locked():
+        check_unused()
 
 
 class OwnRay:

@@ -48,13 +48,23 @@ STREAM_SECONDS = 0.1
 driver as much as the step."""
 
 
+def check_unused() -> None:
+    """Raise :class:`EnvironmentProblem` if this program is connected to a Ray: it has only one."""
+    if ray.is_initialized():
+        raise EnvironmentProblem(
+            "this program already uses Ray, and a process can use only one: call ray.shutdown() "
+            "first, tune in another process, or use fleet='local'"
+        )
+
+
 @contextmanager
 def connected(settings: Settings) -> Iterator[None]:
     """Ray, for as long as the context lasts: the cluster that the user named, or one started here.
 
     Raises:
-        EnvironmentProblem: the cluster cannot be reached, or Ray cannot start.
+        EnvironmentProblem: the cluster cannot be reached, Ray cannot start, or is used already.
     """
+    check_unused()
     common = {"namespace": NAMESPACE, "log_to_driver": False, "logging_level": logging.ERROR}
     try:
         if settings.ray_address:
@@ -123,7 +133,7 @@ def check_gpu(backend: Backend) -> None:
 class Driver:
     """The one writer of a run directory, on the node where that lies; asynchronous.
 
-    An actor on a cluster that others started, and in this process on a Ray of its own.
+    For a Ray of this process's own; on a cluster that others started it is an actor.
     """
 
     def __init__(
@@ -167,6 +177,13 @@ class Driver:
 
     def _observe(self, fact: Fact) -> None:
         self._metrics.counts.apply(fact)
+
+
+class DriverActor(Driver):
+    """A driver in a process of its own, where it may freeze all objects."""
+
+    def _observe(self, fact: Fact) -> None:
+        super()._observe(fact)
         if isinstance(fact, BaselinePrepared):  # the search begins: all it needs is imported
             gc.freeze()  # a full collection of that stops all threads for 0.1 s
 
@@ -215,7 +232,7 @@ class RemoteRun:
             max_restarts=0,
             name=self._name,
             scheduling_strategy=here,
-        )(Driver)
+        )(DriverActor)
         self._actor: Any = remote.remote(
             *(path, device, share or Share(), gpus, keys, endpoints),
             *(exit_when_waiting, cache, job),

@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Protocol
 
@@ -109,8 +108,10 @@ def _on_cluster(where: Placement, settings: Settings) -> Iterator[Workplace]:
 def _on_own_ray(where: Placement, settings: Settings) -> Iterator[Workplace]:
     def check(backend: Backend) -> None:
         # Imported now, while other processes look for devices.
-        import_module("cluster.jobs.own_ray")
+        from cluster.jobs import own_ray
+
         _check_machine(backend)
+        own_ray.check_free()
 
     def start(folder: Path) -> Running:
         from cluster.jobs import own_ray, own_run, ray_driver

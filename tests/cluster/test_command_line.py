@@ -315,6 +315,7 @@ def test_why_a_cluster_cannot_be_joined_is_said_in_full(monkeypatch, error, caus
         raise error from RuntimeError(cause)
 
     monkeypatch.setattr(ray_driver.ray, "init", init)
+    monkeypatch.setattr(ray_driver.ray, "is_initialized", lambda: False)
     settings = Settings(ray_address="x", in_job=False)
     with pytest.raises(EnvironmentProblem) as refused, ray_driver.connected(settings):
         pass

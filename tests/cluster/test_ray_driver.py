@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from cluster.runs.run_layout import round_path
 from cluster.runs.run_process import RunProcess
 from cluster.runs.search_run import SearchRun
 from cluster.settings import Settings
+from kernelwright import tune
 from tests.agents.llm.server import KEY, answers, completion, fails, serving
 from tests.cluster import faults
 from tests.cluster.conftest import free_ports
@@ -217,6 +219,50 @@ def test_a_second_interrupt_while_ray_starts_waits_until_it_has_started(monkeypa
         use(ray)
     assert begun[0] == "up"
     faults.until(lambda: begun == ["up", "ended"])
+
+
+@pytest.mark.parametrize("address", [None, "10.0.0.1:6379"])
+def test_a_program_that_uses_ray_is_told_so_before_there_is_a_run_directory(
+    tmp_path, monkeypatch, address
+):
+    import ray
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: True)
+    monkeypatch.setattr("cluster.jobs.ray_driver.check_reachable", lambda _: None)
+    if address is not None:
+        monkeypatch.setenv("RAY_ADDRESS", address)
+    spec = write_experiment(tmp_path / "spec")
+    with pytest.raises(EnvironmentProblem, match=r"already uses Ray, .* or use fleet='local'"):
+        tune(spec, fleet="ray", run_dir=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.slow
+def test_a_ray_of_its_own_leaves_the_heap_of_a_program_unfrozen_and_the_program_may_use_ray(
+    tmp_path,
+):
+    spec, run = write_experiment(tmp_path / "spec"), tmp_path / "run"
+    program = (
+        "import gc, sys, threading, ray, kernelwright\n"
+        "kernelwright.tune(sys.argv[1], fleet='ray', trials=1, run_dir=sys.argv[2])\n"
+        "print(gc.get_freeze_count())\n"
+        "[thread.join() for thread in threading.enumerate() if thread.name == 'ray']\n"
+        "ray.init(address='local', include_dashboard=False, num_cpus=1)\n"
+        "kernelwright.tune(sys.argv[1], fleet='ray', run_dir=sys.argv[2] + '2')\n"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
+    done = subprocess.run(
+        [sys.executable, "-c", program, spec, run],
+        cwd=ROOT,
+        env=environment | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.stdout == "0\n", done.stderr
+    assert "EnvironmentProblem: this program already uses Ray" in done.stderr
+    assert not (tmp_path / "run2").exists()
 
 
 @pytest.mark.slow
