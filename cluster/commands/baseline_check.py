@@ -162,7 +162,7 @@ def _try_configuration(
         outcome = bench.run(made).outcome
         if isinstance(outcome, Rejected) and outcome.stage is not Stage.TIME:
             return ConfigurationTried(name, shape, outcome.detail)
-        return ConfigurationTried(name, shape, None)  # so few launches tell nothing of its time
+        return ConfigurationTried(name, shape, None)  # too few launches to judge its time
     return None
 
 

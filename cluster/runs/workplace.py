@@ -124,14 +124,14 @@ def _on_own_ray(where: Placement, settings: Settings) -> Iterator[Workplace]:
         driver = ray_driver.Driver(
             folder,
             where.device,
-            # Nobody else takes GPUs of a Ray that was started for this run.
-            replace(where.share, keep=True),
-            None,
-            keys,
-            where.access.endpoints,
-            where.access.exit_when_waiting,
-            settings.cache,
-            settings.job,
+            # No other run uses a Ray that was started for this one: it keeps its GPUs.
+            share=replace(where.share, keep=True),
+            gpus=None,
+            keys=keys,
+            endpoints=where.access.endpoints,
+            exit_when_waiting=where.access.exit_when_waiting,
+            cache=settings.cache,
+            job=settings.job,
         )
         return own_run.OwnRun(folder, driver)
 
