@@ -160,16 +160,16 @@ def phase_left(begun: RunProgress, now: RunProgress, space: int) -> float | None
     """
     if now.phase == "confirm":
         return now.confirming
-    budgets: list[tuple[float, float]] = []
-    done, merged, _ = (b - a for a, b in zip(_done(begun), _done(now), strict=True))
-    if now.phase == "search" and done >= FEW and not now.again and now.seconds < ENDLESS:
-        budgets += [
-            (done, now.trials - now.finished),
-            (done + merged, space - now.finished - now.merged),
-            (now.searched - begun.searched, now.seconds - now.searched),
-        ]
-        if now.device_seconds is not None:
-            budgets.append((now.device - begun.device, now.device_seconds - now.device))
+    done, merged = now.finished - begun.finished, now.merged - begun.merged
+    if now.phase != "search" or done < FEW or now.again or now.seconds >= ENDLESS:
+        return None
+    budgets = [
+        (done, now.trials - now.finished),
+        (done + merged, space - now.finished - now.merged),
+        (now.searched - begun.searched, now.seconds - now.searched),
+    ]
+    if now.device_seconds is not None:
+        budgets.append((now.device - begun.device, now.device_seconds - now.device))
     return seconds_left(now.now - begun.now, budgets)
 
 
