@@ -194,30 +194,26 @@ def test_the_doctor_joins_the_cluster_that_a_run_would(ray_cluster):
 def test_a_second_interrupt_while_ray_starts_waits_until_it_has_started(monkeypatch):
     from cluster.jobs import own_ray
 
-    begun, waits, leaves = [], threading.Event(), threading.Event()
+    begun, leaves = [], threading.Event()
 
     @contextmanager
     def slow(_settings):
-        for there in (waits, leaves):
-            assert there.wait(faults.PATIENCE)
-            os.kill(os.getpid(), signal.SIGINT)
+        assert leaves.wait(faults.PATIENCE)
         begun.append("up")
         yield
         begun.append("ended")
 
-    def wait(futures):
-        leaves.set()
+    def interrupted_once(futures):
+        if not leaves.is_set():
+            leaves.set()
+            raise KeyboardInterrupt
         concurrent.futures.wait(futures)
 
-    def use(ray):
-        waits.set()
-        ray.wait()
-
     monkeypatch.setattr(own_ray, "connected", slow)
-    monkeypatch.setattr(own_ray, "wait", wait)
-    with pytest.raises(KeyboardInterrupt), own_ray.started(Settings.read({})) as ray:
-        use(ray)
-    assert begun[0] == "up"
+    monkeypatch.setattr(own_ray, "wait", interrupted_once)
+    with pytest.raises(KeyboardInterrupt), own_ray.started(Settings.read({})):
+        raise KeyboardInterrupt
+    assert begun[:1] == ["up"]
     faults.until(lambda: begun == ["up", "ended"])
 
 
