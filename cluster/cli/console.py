@@ -1,19 +1,19 @@
-"""The live line on stderr that shows how far a run is.
+"""What commands say on stderr while they work: messages, and the live line of how far a run is.
 
-Rich where stderr is a terminal, else one plain line when something worth a line happened.
+The line is Rich's where stderr is a terminal, else a plain one when something worth it happened.
 """
 
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, TextIO
+from typing import TextIO
+
+import typer
 
 from tuner.engine.progress import RunProgress, round_text
 from tuner.printable import printable_line
-
-if TYPE_CHECKING:
-    from rich.status import Status
 
 LINE_SECONDS = 10.0
 """Without a terminal, a line at least this often while trials come in."""
@@ -34,51 +34,37 @@ class Activity:
 
 Update = RunProgress | Activity
 
-
-class Display(Protocol):
-    """Shows progress while a run goes on; a context manager."""
-
-    def __enter__(self) -> "Display": ...
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
-
-    def show(self, update: Update) -> None:
-        """Bring the display up to date."""
-        ...
+Show = Callable[[Update | str], None]
+"""Brings the live line up to date."""
 
 
-def display(stream: TextIO | None = None) -> Display:
+def say(message: str) -> None:
+    """Print a message for the user on stderr."""
+    typer.echo(f"kernelwright: {message}", err=True)
+
+
+@contextmanager
+def display(stream: TextIO | None = None) -> Iterator[Show]:
     """What fits the stream, stderr by default: a live line on a terminal, else plain lines."""
     terminal = stream or sys.__stderr__  # sys.stderr would escape what moves the cursor
-    if terminal is not None and terminal.isatty():
-        return _Live(terminal)
-    return _Lines(stream or sys.stderr)
+    if terminal is None or not terminal.isatty():
+        yield _Lines(stream or sys.stderr).show
+        return
+    from rich.console import Console
+    from rich.markup import escape
+
+    with Console(file=terminal).status("starting") as status:
+        yield lambda update: status.update(escape(printable_line(str(update))))
 
 
 class _Lines:
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        self._last: Update | None = None
+        self._last: Update | str | None = None
         self._said: set[str] = set()
         self._printed = float("-inf")
 
-    def __enter__(self) -> "_Lines":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        pass
-
-    def show(self, update: Update) -> None:
+    def show(self, update: Update | str) -> None:
         """Print a line for a new phase, a new leader, or after a while; none of them twice."""
         now, last = time.monotonic(), self._last
         news = last is None or _subject(update) != _subject(last)
@@ -90,35 +76,10 @@ class _Lines:
             self._last, self._printed = update, now
 
 
-class _Live:
-    def __init__(self, stream: TextIO) -> None:
-        from rich.console import Console
-
-        self._status: Status = Console(file=stream).status("starting")
-
-    def __enter__(self) -> "_Live":
-        self._status.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._status.stop()
-
-    def show(self, update: Update) -> None:
-        """Replace the live line."""
-        from rich.markup import escape
-
-        self._status.update(escape(printable_line(str(update))))
-
-
-def _subject(shown: Update) -> tuple[object, ...]:
+def _subject(shown: Update | str) -> object:
     """What is worth a line of its own when it changes."""
-    if isinstance(shown, Activity):
-        return (shown.round, shown.suffix, shown.words)
+    if not isinstance(shown, RunProgress):
+        return shown
     return (
         shown.round,
         shown.suffix,

@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 
 import typer
 
+from cluster.cli.console import say
 from tuner.errors import EnvironmentProblem, NothingValid, SpecError
 from tuner.printable import counted
 from tuner.report.text import time_text
@@ -89,11 +90,6 @@ def recording_folder() -> Iterator[Path]:
             yield Path(folder)
     except OSError as error:
         raise EnvironmentProblem(f"no temporary folder can be used: {error}") from error
-
-
-def say(text: str) -> None:
-    """Tell the user on stderr."""
-    typer.echo(f"kernelwright: {text}", err=True)
 
 
 def tell(ended: Ended, traces: Sequence[Trace]) -> None:

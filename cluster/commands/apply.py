@@ -8,6 +8,7 @@ from pathlib import Path
 
 import typer
 
+from cluster.cli.console import say
 from cluster.commands.results import result_view
 from tuner.errors import EnvironmentProblem, SpecError
 from tuner.export.application import Application, FileChange, apply_run
@@ -44,7 +45,7 @@ def apply(run_dir: Path, file: Path, *, write: bool, root: Path | None) -> None:
     else:
         typer.echo(application.diff().encode(), nl=False)  # bytes: carriage returns stay
     for note in application.notes:
-        typer.echo(f"kernelwright: {note}", err=True)
+        say(note)
 
 
 @dataclass(frozen=True, slots=True)

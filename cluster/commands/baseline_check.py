@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
-import typer
-
+from cluster.cli.console import say
 from tuner.candidate import BASELINE
 from tuner.device import Device
 from tuner.engine.candidates import Candidates
@@ -116,7 +115,7 @@ def try_baseline(
     most = elements(alone, least)
     below = [odd for odd in odd_shapes(alone) if elements(alone, odd) <= most][:1]
     shapes = " and ".join(map(str, (least, *below)))
-    typer.echo(f"kernelwright: running the baseline at {shapes}", err=True)
+    say(f"running the baseline at {shapes}")
     small = replace(
         alone,
         search=replace(experiment.search, seeds=()),
@@ -158,7 +157,7 @@ def _try_configuration(
         if isinstance(made, Rejected) or isinstance(made.plan.cells[0], Infeasible):
             continue
         name, shape = str(configuration), str(shapes[0])
-        typer.echo(f"kernelwright: running {name} at {shape}", err=True)
+        say(f"running {name} at {shape}")
         outcome = bench.run(made).outcome
         if isinstance(outcome, Rejected) and outcome.stage is not Stage.TIME:
             return ConfigurationTried(name, shape, outcome.detail)

@@ -15,6 +15,7 @@ from cluster.campaigns import summary
 from cluster.campaigns.folder import CampaignFolder, Record, default_name, is_campaign
 from cluster.campaigns.plan import load_campaign
 from cluster.campaigns.schedule import Places, Schedule
+from cluster.cli.console import say
 from cluster.runs.agent_run import ModelAccess
 from cluster.runs.placement import Placement
 from cluster.settings import Settings, child_environment, environment_for_ray
@@ -47,12 +48,12 @@ def campaign(
     """
     settings = Settings.read()
     with closing(_folder(path, settings, fleet, output, seconds, device)) as folder:
-        _say(f"campaign folder {folder.path}")
+        say(f"campaign folder {folder.path}")
         _write_report(folder)
         with _places(folder.record, settings, allow_endpoint) as places:
 
             def said(line: str) -> None:
-                _say(line)
+                say(line)
                 with suppress(EnvironmentProblem):
                     _write_report(folder)
 
@@ -64,7 +65,7 @@ def campaign(
         rows = _write_report(folder)
     _print(folder, rows, as_json=as_json)
     if any(row.outcome in ("unfinished", summary.NOT_BEGUN, summary.FAILED) for row in rows):
-        _say(f"continue what is not finished with: {_again(folder)}")
+        say(f"continue what is not finished with: {_again(folder)}")
     if schedule.received:
         sys.exit(128 + schedule.received[0])
     if bad := [row.name for row in rows if row.outcome in (summary.FAILED, "nothing_valid")]:
@@ -121,7 +122,7 @@ def _places(
         from cluster.jobs import ray_driver
 
         if not settings.ray_address:
-            _say("starting Ray on this machine (about five seconds)")
+            say("starting Ray on this machine (about five seconds)")
         stack.enter_context(ray_driver.connected(settings))
         yield Places(
             options=tuple(options),
@@ -154,7 +155,3 @@ def _print(folder: CampaignFolder, rows: Sequence[summary.Row], *, as_json: bool
         f"kernelwright: campaign={name} runs={len(rows)} improved={improved} failed={failed} "
         f"left={left} folder={folder.path}"
     )
-
-
-def _say(text: str) -> None:
-    typer.echo(f"kernelwright: {text}", err=True)

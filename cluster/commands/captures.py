@@ -8,9 +8,8 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import typer
 
-from cluster.cli.console import Activity, Display, display
+from cluster.cli.console import Show, display, say
 from cluster.fleets.local import choose
 from tuner.csource.mangling import base_name, source_name
 from tuner.drafts.captured_spec import CapturedDraft, DataFile, Surroundings, captured_spec
@@ -66,11 +65,8 @@ def draft_capture(
     built = None
     if source is not None:
         built = source_build(source, spec.parent, commands=commands, include=include)
-    with display() as shown:
-        opener = _opener(device, shown)
-        facts = derive(
-            folder, recording, kernel, opener, lambda words: shown.show(Activity(words=words))
-        )
+    with display() as show:
+        facts = derive(folder, recording, kernel, _opener(device, show), show)
     binary = _binary(folder, recording, kernel)
     around = Surroundings(
         binary=os.path.relpath(binary, spec.parent) if binary else None,
@@ -80,9 +76,9 @@ def draft_capture(
     draft = captured_spec(facts, around)
     _write(folder, spec, draft, captured_launches(recording, kernel))
     left = unread_guesses(draft.text)
-    typer.echo(f"kernelwright: wrote {spec}; {guesses_left(left)}", err=True)
+    say(f"wrote {spec}; {guesses_left(left)}")
     if source is None:
-        typer.echo("kernelwright: give the kernel's source in it, then run it", err=True)
+        say("give the kernel's source in it, then run it")
 
 
 def _chosen(recording: Recording, entry: str | None) -> int:
@@ -104,7 +100,7 @@ def _chosen(recording: Recording, entry: str | None) -> int:
     if len(fitting) > 1:
         others = ", ".join(source_name(names[index]) for index in fitting if index != best)
         chosen = source_name(names[best])
-        typer.echo(f"kernelwright: took {chosen}; choose another by --entry: {others}", err=True)
+        say(f"took {chosen}; choose another by --entry: {others}")
     return best
 
 
@@ -125,14 +121,14 @@ def _binary(folder: Path, recording: Recording, kernel: int) -> Path | None:
     return narrow
 
 
-def _opener(wanted: str | None, shown: Display) -> Open | None:
+def _opener(wanted: str | None, show: Show) -> Open | None:
     """Opens replays on a device of this machine; ``None`` where there is none."""
     try:
         _, indices = choose(list_devices((_BACKEND,)), _BACKEND, wanted)
     except EnvironmentProblem as problem:
         if wanted is not None:
             raise
-        shown.show(Activity(words=f"not replayed, so that more is guessed: {problem}"))
+        show(f"not replayed, so that more is guessed: {problem}")
         return None
     return partial(ReplayProcess, _BACKEND, indices[0])
 

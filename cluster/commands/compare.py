@@ -7,6 +7,7 @@ from pathlib import Path
 
 import typer
 
+from cluster.cli.console import say
 from cluster.commands.results import history_of, is_over, result_view
 from tuner.errors import EnvironmentProblem, NothingValid, SpecError
 from tuner.experiment.objective import COSTS, Objective
@@ -45,7 +46,7 @@ def compare(
         if not is_over(run):
             again = f"compare again when it has (`kernelwright status {run}`)"
             missing = "shapes may be missing and verdicts may change"
-            typer.echo(f"kernelwright: {run} has not ended, so {missing}: {again}", err=True)
+            say(f"{run} has not ended, so {missing}: {again}")
     counts = Counter(
         one.comparison.verdict if one.comparison else "not timed" for one in found.shapes
     )

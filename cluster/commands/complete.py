@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import typer
 from numpy.typing import NDArray
 
 from agents.completion import CompletionTask, asker, complete_spec, open_guesses
@@ -21,7 +20,7 @@ from agents.settings import SECTIONS, AgentSettings, agent_settings
 from agents.step_journal import StepFiles, Steps, recorded_exchanges
 from agents.turns import Accepted
 from agents.verdict import Refused
-from cluster.cli.console import Activity, Display, display
+from cluster.cli.console import Show, display, say
 from cluster.commands.baseline_check import baseline_problem
 from cluster.commands.captures import AFTER
 from cluster.fleets.local import choose
@@ -98,14 +97,14 @@ def complete(
     make_folder(folder)
     if name == "replay":
         (folder / TRANSCRIPT).write_bytes(beside.read_bytes())
-    with display() as shown, closing(_Trial(experiment, device, shown)) as trial:
+    with display() as show, closing(_Trial(experiment, device, show)) as trial:
         task = CompletionTask(
             experiment=experiment,
             file=function.name,
             facts=trial.facts,
             guesses=open_guesses(text, guesses),
         )
-        found = asyncio.run(_asked(folder, name, task, trial, access, shown))
+        found = asyncio.run(_asked(folder, name, task, trial, access, show))
         verified = trial.verified
     if isinstance(found, Refused):
         raise NothingValid(
@@ -114,7 +113,7 @@ def complete(
     _write(written, function, found.answer, text, verified)
     _keep(folder, experiment, name)
     told = f"its reference equals {verified}" if verified else "nothing could verify its reference"
-    typer.echo(f"kernelwright: wrote {written} and {function.name}; {told}", err=True)
+    say(f"wrote {written} and {function.name}; {told}")
 
 
 async def _asked(
@@ -123,7 +122,7 @@ async def _asked(
     task: CompletionTask,
     trial: "_Trial",
     access: ModelAccess,
-    shown: Display,
+    show: Show,
 ) -> Accepted[GeneratedCompletion] | Refused:
     agents = agent_settings(task.experiment) or AgentSettings()
     settings = replace(agents, model=name)
@@ -139,19 +138,19 @@ async def _asked(
         keys=access.keys,
         endpoints=access.endpoints,
         exit_when_waiting=access.exit_when_waiting,
-        tell=lambda words: shown.show(Activity(words=words)),
+        tell=show,
     )
     await model.ready()
     steps = Steps(StepFiles(folder / _STEPS), time.monotonic)
-    shown.show(Activity(words="completion"))
+    show("completion")
     return await complete_spec(task, asker(model, task.experiment, steps, limits), trial, limits)
 
 
 class _Trial:
     """Tries references on recorded results and beside the baseline, as far as there are any."""
 
-    def __init__(self, experiment: Experiment, device: str | None, shown: Display) -> None:
-        self._shown = shown
+    def __init__(self, experiment: Experiment, device: str | None, show: Show) -> None:
+        self._show = show
         self._stack = ExitStack()
         self._process = self._stack.enter_context(closing(ReferenceProcess()))
         self._cases = list(_cases(experiment))
@@ -171,7 +170,7 @@ class _Trial:
 
     async def __call__(self, attempt: int, completed: Experiment) -> str | None:
         """The message where a completion's reference or ranges do not fit."""
-        self._shown.show(Activity(words=f"trying completion {attempt + 1}"))
+        self._show(f"trying completion {attempt + 1}")
         return await asyncio.to_thread(self._problem, completed)
 
     def close(self) -> None:
@@ -200,15 +199,15 @@ class _Trial:
         except EnvironmentProblem as problem:
             if wanted is not None:
                 raise
-            self._shown.show(Activity(words=f"not compared with the baseline: {problem}"))
+            self._show(f"not compared with the baseline: {problem}")
             return
         self._compiler = self._stack.enter_context(CompileWorker(self._device))
         bench = self._stack.enter_context(closing(DeviceBench(backend, indices[0])))
         self._bench = bench
-        self._shown.show(Activity(words="running the baseline"))
+        self._show("running the baseline")
         if why := self._prepared(experiment):
             self._bench = None
-            self._shown.show(Activity(words=f"not compared with the baseline: {why}"))
+            self._show(f"not compared with the baseline: {why}")
 
     def _prepared(self, experiment: Experiment) -> str | None:
         """Why the baseline cannot be prepared with the experiment's reference, if so."""

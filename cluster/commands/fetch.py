@@ -21,6 +21,7 @@ from typing import Annotated
 import typer
 from pydantic import Field, TypeAdapter
 
+from cluster.cli.console import say
 from cluster.commands.submit import http_address, job_name, place
 from cluster.jobs import send_run
 from cluster.jobs.job_client import JobServer
@@ -84,10 +85,7 @@ def fetch(run: str, *, address: str | None, output: Path | None) -> None:
 
 
 async def _receive(server: JobServer, job: str, receiver: "Receiver") -> None:
-    def tell(words: str) -> None:
-        typer.echo(f"kernelwright: {words}", err=True)
-
-    async with aclosing(server.follow(job, tell)) as texts:
+    async with aclosing(server.follow(job, say)) as texts:
         async for line in _lines(texts):
             receiver.take(line)
             if receiver.files is not None:

@@ -12,6 +12,7 @@ import typer
 
 from agents.generation.mechanical import mechanical_template
 from agents.settings import SECTIONS
+from cluster.cli.console import say
 from tuner.backends.registry import backends
 from tuner.errors import KernelwrightError, NothingValid, SpecError
 from tuner.experiment.load import load_experiment
@@ -91,7 +92,7 @@ def tunable(experiment: Experiment) -> tuple[Experiment, Template]:
     if template is None:
         made = mechanical_template(experiment)
         template = made.template
-        typer.echo("kernelwright: no template: deriving one from the kernel", err=True)
+        say("no template: deriving one from the kernel")
         for note in made.notes:
             typer.echo(f"  {note.what}: {note.why}", err=True)
     if reasons := source_violations(experiment, template):

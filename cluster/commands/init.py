@@ -6,6 +6,7 @@ from pathlib import Path
 import typer
 
 from agents.settings import SECTIONS
+from cluster.cli.console import say
 from tuner.errors import EnvironmentProblem, SpecError
 
 
@@ -55,7 +56,7 @@ def init(
     _write(draft_spec(kernel, entry), output)
     if output is not None:
         then = f"review its guesses, then run: kernelwright validate {output}"
-        typer.echo(f"kernelwright: wrote {output}; {then}", err=True)
+        say(f"wrote {output}; {then}")
 
 
 def _write(text: str, output: Path | None) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import typer
 
-from cluster.commands.applications import end, recording_folder, say, tell
+from cluster.cli.console import say
+from cluster.commands.applications import end, recording_folder, tell
 from cluster.commands.results import result_view
 from tuner.errors import NothingValid, SpecError
 from tuner.export.bundle import Export

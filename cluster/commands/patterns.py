@@ -5,9 +5,10 @@ from pathlib import Path
 import typer
 
 from agents.patterns.inheritance import inherited, left_by
-from agents.patterns.pattern import PATTERNS
+from agents.patterns.pattern import PATTERNS, Pattern
 from agents.patterns.store import PatternStore, dump_patterns
 from agents.settings import agent_settings
+from cluster.cli.console import say
 from cluster.runs.search_run import PATTERNS_FILE
 from cluster.settings import Settings
 from tuner.errors import EnvironmentProblem
@@ -18,8 +19,7 @@ from tuner.run_directory import RunDirectory
 
 def list_all() -> None:
     """Print one line per winner."""
-    patterns, notes = _store(Settings.read()).read()
-    for pattern in patterns:
+    for pattern in _patterns(Settings.read()):
         for winner in pattern.winners:
             values = " ".join(f"{name}={value}" for name, value in winner.values.items())
             name = f"{pattern.name}  {pattern.experiment}".rstrip()
@@ -27,7 +27,6 @@ def list_all() -> None:
                 f"{name}  {winner.speedup:.2f}x [{winner.low:.2f}, {winner.high:.2f}]  "
                 f"{winner.device}: {values}"
             )
-    _warn(notes)
 
 
 def show(name: str) -> None:
@@ -38,9 +37,7 @@ def show(name: str) -> None:
 
 def export() -> None:
     """Print every pattern as one JSON list."""
-    patterns, notes = _store(Settings.read()).read()
-    typer.echo(dump_patterns(patterns), nl=False)
-    _warn(notes)
+    typer.echo(dump_patterns(_patterns(Settings.read())), nl=False)
 
 
 def delete(name: str) -> None:
@@ -60,14 +57,12 @@ def copy_near(settings: Settings, directory: RunDirectory) -> None:
     agents = agent_settings(directory.experiment)
     if agents is not None and agents.model == "replay":
         return
-    patterns, notes = _store(settings).read()
-    _warn(notes)
-    near = inherited(patterns, directory.experiment, device="")
+    near = inherited(_patterns(settings), directory.experiment, device="")
     directory.write(PATTERNS_FILE, dump_patterns(near))
     if near:
         names = ", ".join(map(str, near))
         used = "tried first" if directory.experiment.template else "quoted to the model"
-        typer.echo(f"kernelwright: patterns of similar kernels are {used}: {names}", err=True)
+        say(f"patterns of similar kernels are {used}: {names}")
 
 
 def leave(settings: Settings, run_dir: Path, history: History, result: Result) -> None:
@@ -82,15 +77,18 @@ def leave(settings: Settings, run_dir: Path, history: History, result: Result) -
         try:
             _store(settings).add(pattern)
         except EnvironmentProblem as problem:
-            _warn((f"cannot keep the winner as a pattern: {problem}",))
+            say(f"cannot keep the winner as a pattern: {problem}")
+
+
+def _patterns(settings: Settings) -> tuple[Pattern, ...]:
+    """The patterns of the store; files that are skipped are named on stderr."""
+    patterns, notes = _store(settings).read()
+    for note in notes:
+        say(note)
+    return patterns
 
 
 def _store(settings: Settings) -> PatternStore:
     if settings.home is None:
         raise EnvironmentProblem("patterns are off: KERNELWRIGHT_HOME is empty")
     return PatternStore(settings.home / "patterns")
-
-
-def _warn(notes: tuple[str, ...]) -> None:
-    for note in notes:
-        typer.echo(f"kernelwright: {note}", err=True)

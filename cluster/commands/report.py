@@ -12,6 +12,7 @@ from agents.call_costs import by_role, by_round, notes_of
 from agents.llm.port import ModelUnavailable
 from agents.rounds_summary import STEPS, RoundsSummary, read_summary, summary_json
 from agents.step_journal import recorded_exchanges
+from cluster.cli.console import say
 from cluster.commands.results import (
     history_of,
     result_of,
@@ -175,11 +176,7 @@ def _written(run_dir: Path) -> tuple[History, Result, EnvironmentProblem | None]
 def _tell(problem: EnvironmentProblem | None, run_dir: Path) -> None:
     """Say that files are missing, and how to get them."""
     if problem is not None:
-        typer.echo(
-            f"kernelwright: {problem}; the result is kept: `{resume_command(run_dir)}` writes "
-            "the missing files",
-            err=True,
-        )
+        say(f"{problem}; the result is kept: `{resume_command(run_dir)}` writes the missing files")
 
 
 def check_outcome(run_dir: Path, result: Result) -> None:

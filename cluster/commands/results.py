@@ -15,6 +15,7 @@ from agents.rounds_summary import (
     read_summary,
     spent_so_far,
 )
+from cluster.cli.console import say
 from cluster.runs.run_layout import STOP_FILE, STOP_NOW, round_path, rounds_begun, searches_begun
 from tuner.errors import EnvironmentProblem, NothingValid
 from tuner.export.bundle import export_files
@@ -245,13 +246,13 @@ def export(run_dir: Path, *, output: Path | None, form: str) -> None:
         written = _write_sources(export_files(history, result), output or run_dir / "export")
         if result.outcome == "no_gain":
             nothing = "nothing is confirmed as faster: the header picks your kernel on every shape"
-            typer.echo(f"kernelwright: {nothing}", err=True)
+            say(nothing)
     else:
         path = output or run_dir / "export" / TRIALS[form]
         written = [_write_trials(history, entries, form, path)]
     if result.outcome == "unfinished":
         again = f"export again when it has (`kernelwright status {run_dir}`)"
-        typer.echo(f"kernelwright: {run_dir} has not ended: {again}", err=True)
+        say(f"{run_dir} has not ended: {again}")
     for path in written:
         typer.echo(path)
 

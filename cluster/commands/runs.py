@@ -15,11 +15,9 @@ from functools import partial
 from pathlib import Path
 from typing import NoReturn, Unpack
 
-import typer
-
 from agents.rounds_summary import STEPS, read_summary
 from agents.settings import SECTIONS
-from cluster.cli.console import display
+from cluster.cli.console import display, say
 from cluster.commands import patterns, report, results
 from cluster.commands.find_spec import find_spec, tunable
 from cluster.runs.model_choice import (
@@ -114,7 +112,7 @@ def new_run(
         given = load_experiment(path, SECTIONS)
         text = path.read_text(encoding="utf-8")
         if guesses := unread_guesses(text):
-            _say(guesses_left(guesses))
+            say(guesses_left(guesses))
         asked = choose_model(path, given, model)
         check_endpoint(path, given, asked, where.access.endpoints)
         check_models(path, given, asked, model)
@@ -147,12 +145,12 @@ def resume(run_dir: Path, *, as_json: bool, **options: Unpack[PlaceOptions]) -> 
     """Continue a run; of a finished run, only print the result."""
     folder = run_dir.absolute()
     if changed := _changed_since(RunView.open(folder)):
-        _say(changed)
+        say(changed)
     if results.is_over(folder):
         report.conclude(folder, as_json=as_json)
         return
     if (held := read_tenure(folder)) is not None and not held.alive:
-        _say(f"taking the run directory over: {held.why_stale}")
+        say(f"taking the run directory over: {held.why_stale}")
     settings, where = Settings.read(), Placement.of(options)
     view = RunView.open(folder)
     with workplace(replace(where, fleet=where.fleet or view.info.fleet), settings) as place:
@@ -261,11 +259,11 @@ def _follow(run: Running, folder: Path, where: Placement, *, as_json: bool) -> N
 
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, on_signal, number)
-        with display() as shown:
+        with display() as show:
             async for progress in run.progress():
-                shown.show(progress)
+                show(progress)
 
-    _say(f"run directory {folder}")
+    say(f"run directory {folder}")
     again = where.words
     on_target = again if where.target is None else [*again, "--target", where.target]
     gc.freeze()  # what was imported for Ray too: to look through it stops all threads for 0.1 s
@@ -298,7 +296,7 @@ def _leave(
     why: str, folder: Path, options: Sequence[str], code: int, *, lingers: float = 0.0
 ) -> NoReturn:
     """Exit with the command that continues the run, after so many seconds."""
-    _say(f"{why}; continue with: {resume_command(folder, options)}")
+    say(f"{why}; continue with: {resume_command(folder, options)}")
     time.sleep(lingers)
     sys.exit(code)
 
@@ -307,7 +305,3 @@ def _remove_if_empty(folder: Path) -> None:
     """Remove the directory of a run that has no facts and no steps."""
     if not RunView.open(folder).facts() and not any((folder / STEPS).glob("*")):
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _say(text: str) -> None:
-    typer.echo(f"kernelwright: {text}", err=True)

@@ -16,6 +16,7 @@ from pathlib import Path
 import typer
 
 from agents.settings import SECTIONS
+from cluster.cli.console import say
 from cluster.commands.find_spec import bundled_names, find_spec
 from cluster.jobs.job_client import STOPPING, JobEnd, JobServer
 from cluster.jobs.package_check import OURS
@@ -71,11 +72,11 @@ def submit(
         submitted = ["ray", "job", "submit", "--address", server.address, "--submission-id", job]
         environment = json.dumps({"working_dir": uri, "env_vars": STOPPING})
         submitted += ["--runtime-env-json", environment, "--", *shlex.split(command)]
-        _say(f"submitted: {shlex.join(submitted)}")
-        _say(f"job {job}")
+        say(f"submitted: {shlex.join(submitted)}")
+        say(f"job {job}")
     again = f"kernelwright submit --address {server.address} --follow {job}"
     if no_wait:
-        _say(f"follow it with: {again}")
+        say(f"follow it with: {again}")
         return
     ended = _followed(server, job, again)
     if ended.exit_code is None and not ended.stopped:
@@ -157,11 +158,11 @@ def _followed(server: JobServer, job: str, again: str) -> JobEnd:
     async def follow() -> JobEnd | None:
         with _cancelling() as received:
             try:
-                async for text in server.follow(job, _say):
+                async for text in server.follow(job, say):
                     typer.echo(text, nl=False)
                 return await asyncio.to_thread(server.end, job)
             except asyncio.CancelledError:
-                _say(
+                say(
                     f"job {job} goes on; follow it with: {again}; stop it, to be resumed, with: "
                     f"ray job stop --address {server.address} {job}"
                 )
@@ -191,7 +192,3 @@ def _cancelling() -> Iterator[list[signal.Signals]]:
 def _status(code: int) -> int:
     """The status of a process as a shell has it: Ray's is negative after a signal."""
     return 128 - code if code < 0 else code
-
-
-def _say(text: str) -> None:
-    typer.echo(f"kernelwright: {text}", err=True)

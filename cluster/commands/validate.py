@@ -10,6 +10,7 @@ import typer
 
 from agents.generation.corners import corners
 from agents.settings import SECTIONS, agent_settings
+from cluster.cli.console import say
 from cluster.commands.baseline_check import by_size, elements, try_baseline
 from cluster.commands.find_spec import find_spec, machine_has_gpu, tunable
 from cluster.commands.validation_findings import Attempt, Findings, ReferenceTime
@@ -145,7 +146,7 @@ def _try_reference(experiment: Experiment) -> ReferenceTime:
     shapes = by_size(experiment)
     least, most = shapes[0], shapes[-1]
     words = f"calling the reference at {least}; a call may take {REFERENCE_SECONDS:.0f} s"
-    typer.echo(f"kernelwright: {words}", err=True)
+    say(words)
     return ReferenceTime(
         shape=str(least),
         seconds=reference_seconds(experiment, least),
@@ -182,7 +183,7 @@ def _compile(
         for number, (template, configuration) in enumerate(todo, start=BASELINE):
             name = "the baseline" if template is None else str(configuration)
             place = f"{len(attempts) + 1}/{len(todo)}"
-            typer.echo(f"kernelwright: compiling {place}: {name}", err=True)
+            say(f"compiling {place}: {name}")
             begun = candidates.begin(number, template, configuration, shapes)
             made = candidates.compile_now(compiler.compile, begun)
             problem = made.detail if isinstance(made, Rejected) else None

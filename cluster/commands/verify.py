@@ -11,7 +11,7 @@ from pathlib import Path
 
 import typer
 
-from cluster.cli.console import Activity, Display, display
+from cluster.cli.console import Show, display, say
 from cluster.commands.results import (
     exported,
     is_over,
@@ -72,8 +72,8 @@ def verify(run_dir: Path, *, device: str | None, as_json: bool) -> None:
             typer.echo("the run claims no gain, so there is nothing to measure again")
             typer.echo(f"kernelwright: outcome=no_claims run={run_dir}")
         return
-    with display() as shown:
-        answers = _measured(view.experiment, record, files, device, shown)
+    with display() as show:
+        answers = _measured(view.experiment, record, files, device, show)
     checks = recheck(record, view.experiment.measure.cache, answers, view.experiment.objective)
     found = outcome(checks)
     counts = Counter(check.verdict for check in checks)
@@ -91,11 +91,10 @@ def verify(run_dir: Path, *, device: str | None, as_json: bool) -> None:
         typer.echo(f"kernelwright: outcome={found}{figures} run={run_dir}")
     if unclear := [f"{c.variant} on {c.shape}" for c in checks if c.verdict == "unclear"]:
         more = [f"{len(unclear) - _NAMED} more"] if len(unclear) > _NAMED else []
-        typer.echo(
-            f"kernelwright: {len(unclear)} of {counted(len(checks), 'claim')} unclear "
+        say(
+            f"{len(unclear)} of {counted(len(checks), 'claim')} unclear "
             f"({'; '.join([*unclear[:_NAMED], *more])}): intervals too wide to decide; rerun on an "
-            "idle device",
-            err=True,
+            "idle device"
         )
     if found == "fails":
         raise NothingValid(
@@ -148,7 +147,7 @@ def _measured(
     record: ExportRecord,
     files: Mapping[str, str],
     wanted: str | None,
-    shown: Display,
+    show: Show,
 ) -> list[ConfirmationSampled]:
     """The samples of each confirming process, and what checkers found.
 
@@ -163,7 +162,7 @@ def _measured(
             f"the claims are about {record.device}, but this device is {model.model}: choose "
             "another with --device, or use a machine that has one"
         )
-    shown.show(Activity(words="measuring again: compiling the exported sources"))
+    show("measuring again: compiling the exported sources")
     with CompileWorker(model) as compiler, closing(DeviceBench(backend, indices[0])) as bench:
         candidates = Candidates(experiment, model)
         baseline, *finalists = (
@@ -171,20 +170,20 @@ def _measured(
             for variant in record.variants
         )
         setup = BenchSetup(experiment=experiment, baseline=baseline, secret=secrets.randbits(63))
-        shown.show(Activity(words="measuring again: checking and timing the baseline"))
+        show("measuring again: checking and timing the baseline")
         prepared = bench.prepare(setup)
         if isinstance(prepared.result, Rejected):
             raise NothingValid(f"the baseline was rejected: {prepared.result.detail}")
         answers, processes, began = [], experiment.confirm.processes, time.monotonic()
         for process in range(processes):
             step = f"process {process + 1} of {processes}"
-            shown.show(Activity(words=f"measuring again: {step}{_left(began, process, processes)}"))
+            show(f"measuring again: {step}{_left(began, process, processes)}")
             extra = () if process else tuple(candidate.trial for candidate in finalists)
             work = ConfirmWork(process=process, finalists=tuple(finalists), extra_checks=extra)
             answers.append(bench.confirm(work))
         if checkers := tools(model, Path()):
             checker = Path(checkers[0].command[0]).name
-            shown.show(Activity(words=f"measuring again: checking winners with {checker}"))
+            show(f"measuring again: checking winners with {checker}")
         examined = bench.examine(ExamineWork(winners=tuple(finalists), profiler=False))
         answers.append(
             ConfirmationSampled(process=len(answers), samples=(), failed=examined.failed)

@@ -13,9 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-import typer
-
-from cluster.cli.console import Update
+from cluster.cli.console import Update, say
 from cluster.commands.find_spec import machine_has_gpu
 from cluster.fleets.local import choose, open_local_fleet
 from cluster.fleets.target import open_target_fleet
@@ -116,7 +114,7 @@ def _on_own_ray(where: Placement, settings: Settings) -> Iterator[Workplace]:
     def start(folder: Path) -> Running:
         from cluster.jobs import own_ray, own_run, ray_driver
 
-        typer.echo("kernelwright: starting Ray on this machine (about five seconds)", err=True)
+        say("starting Ray on this machine (about five seconds)")
         ray = stack.enter_context(own_ray.started(settings))
         # It takes a second, and Ray needs longer. Ctrl-C must not leave half of it imported.
         threading.Thread(target=import_hyperopt, name="import").start()

@@ -111,9 +111,9 @@ def test_time_that_passes_without_an_answer_is_taken_off_what_is_left():
 
 def shown_lines(*pictures):
     stream = StringIO()
-    with display(stream) as shown:
+    with display(stream) as show:
         for picture in pictures:
-            shown.show(picture)
+            show(picture)
     return stream.getvalue().splitlines()
 
 
@@ -164,14 +164,14 @@ def test_a_search_without_an_end_names_none():
 def progress_lines(history, facts):
     """What is shown while these facts are added to a history."""
     stream = StringIO()
-    with display(stream) as shown:
+    with display(stream) as show:
         for fact in facts:
             if isinstance(fact, EpochOpened):
                 history.apply(Entry(fact))
                 session = Session(history, secret=1)
             else:
                 session.apply(Entry(fact))
-            shown.show(RunProgress.of(session, 0.0))
+            show(RunProgress.of(session, 0.0))
     return stream.getvalue().splitlines()
 
 
