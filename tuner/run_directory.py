@@ -18,14 +18,16 @@ import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
 from tuner.errors import EnvironmentProblem, SpecError
+from tuner.experiment.contents import Seconds
 from tuner.experiment.load import dump_resolved, load_resolved
+from tuner.experiment.longest import LONGEST_SECONDS
 from tuner.experiment.model import Experiment
 from tuner.files import UnreadableFile, check_text, inside, make_folder, read_bounded, write_whole
 from tuner.journal.facts import Entry, Fact, TrialProposed
@@ -47,7 +49,8 @@ class RunInfo:
 
     ``run`` is the folder's name when it was made; ``fleet`` names where the run was begun, and is
     to go on, if that was said; ``spec`` is a digest of the resolved spec, which the journal's
-    trials are about; ``origin`` the path of the spec that was given, empty for a round's search.
+    trials are about; ``origin`` the path of the spec that was given, empty for a round's search;
+    ``seconds`` the budget that replaces ``search.seconds``, if a resume gave one.
     """
 
     format: int
@@ -57,6 +60,7 @@ class RunInfo:
     fleet: str | None = None
     spec: str = ""
     origin: str = ""
+    seconds: Seconds | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +118,7 @@ class RunView:
                 f"{path / SPEC} is not what the run was begun with, which its trials are about: "
                 "restore it from a copy, or begin a new run with the changed one"
             )
-        return cls(path, info, load_resolved(resolved))
+        return cls(path, info, _with_seconds(load_resolved(resolved), info.seconds))
 
     def entries(self) -> list[Entry]:
         """The journal so far; raises :class:`EnvironmentProblem` if it is damaged."""
@@ -234,6 +238,16 @@ class RunDirectory:
             raise EnvironmentProblem(f"cannot write {view.path}: {error.strerror}") from None
         return cls(view, lease)
 
+    def set_seconds(self, seconds: float) -> None:
+        """Give the run this budget instead of ``search.seconds``, now and whenever it is opened.
+
+        Raises:
+            EnvironmentProblem: it cannot be written, or another process holds the directory now.
+        """
+        self.info = replace(self.info, seconds=min(seconds, LONGEST_SECONDS))
+        self.write(INFO, TypeAdapter(RunInfo).dump_json(self.info).decode() + "\n")
+        self.experiment = _with_seconds(self.experiment, self.info.seconds)
+
     def journal(self) -> Journal:
         """The journal, opened for writing.
 
@@ -277,6 +291,12 @@ class RunDirectory:
     def close(self) -> None:
         """Let go of the directory; closing twice does nothing."""
         self._lease.release()
+
+
+def _with_seconds(experiment: Experiment, seconds: float | None) -> Experiment:
+    if seconds is None:
+        return experiment
+    return replace(experiment, search=replace(experiment.search, seconds=seconds))
 
 
 def _refuse_links(path: Path) -> None:

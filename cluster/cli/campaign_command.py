@@ -9,8 +9,7 @@ from typing import Annotated
 import typer
 
 from cluster.cli.lazy_command import command
-from cluster.cli.options import AllowEndpoint, DeviceOption, Fleet, Json
-from tuner.experiment.longest import LONGEST_SECONDS
+from cluster.cli.options import AllowEndpoint, DeviceOption, Fleet, Json, seconds_option
 
 campaign_command = typer.Typer()
 
@@ -32,13 +31,7 @@ def campaign(
         typer.Option("--output", "-o", help="The folder to create, instead of campaigns/NAME-…"),
     ] = None,
     seconds: Annotated[
-        float | None,
-        typer.Option(
-            "--seconds",
-            min=0.001,
-            max=LONGEST_SECONDS,
-            help="Time of all runs from now on, in place of the file's.",
-        ),
+        float | None, seconds_option("Time of all runs from now on, in place of the file's.")
     ] = None,
     device: DeviceOption = None,
     allow_endpoint: AllowEndpoint = None,

@@ -35,12 +35,12 @@ from cluster.cli.options import (
     Target,
     Version,
     Wait,
+    seconds_option,
 )
 from cluster.cli.pattern_commands import patterns_app
 from cluster.jobs.package_check import check_packages
 from cluster.settings import use_one_algebra_thread
 from tuner.errors import EnvironmentProblem
-from tuner.experiment.longest import LONGEST_SECONDS
 
 app = typer.Typer(
     name="kernelwright",
@@ -152,13 +152,7 @@ def run(
         int | None, typer.Option("--trials", min=1, help="Configurations to try, at most.")
     ] = None,
     seconds: Annotated[
-        float | None,
-        typer.Option(
-            "--seconds",
-            min=0.001,
-            max=LONGEST_SECONDS,
-            help="Time of the run, confirming included.",
-        ),
+        float | None, seconds_option("Time of the run, confirming included.")
     ] = None,
     device: DeviceOption = None,
     gpus: Gpus = None,
@@ -187,6 +181,10 @@ def resume(
     run_dir: Run,
     *,
     fleet: Fleet = None,
+    seconds: Annotated[
+        float | None,
+        seconds_option("Time from now on, confirming included, not the rest of what it had."),
+    ] = None,
     device: DeviceOption = None,
     gpus: Gpus = None,
     max_gpus: MaxGpus = None,

@@ -7,6 +7,12 @@ from typing import Annotated
 import typer
 
 from kernelwright import __version__
+from tuner.experiment.longest import LONGEST_SECONDS
+
+
+def seconds_option(words: str) -> object:
+    """The option ``--seconds``: what its time is of differs between commands."""
+    return typer.Option("--seconds", min=0.001, max=LONGEST_SECONDS, help=words)
 
 
 class ExportFormat(StrEnum):

@@ -28,7 +28,7 @@ from cluster.runs.model_choice import (
     with_agents,
 )
 from cluster.runs.placement import Placement, PlaceOptions
-from cluster.runs.resuming import interrupt_note, resume_command
+from cluster.runs.resuming import allow_seconds, interrupt_note, resume_command
 from cluster.runs.run_layout import STOP_FILE
 from cluster.runs.workplace import Running, Workplace, workplace
 from cluster.settings import Settings
@@ -141,12 +141,16 @@ def new_run(
             raise
 
 
-def resume(run_dir: Path, *, as_json: bool, **options: Unpack[PlaceOptions]) -> None:
-    """Continue a run; of a finished run, only print the result."""
+def resume(
+    run_dir: Path, *, seconds: float | None, as_json: bool, **options: Unpack[PlaceOptions]
+) -> None:
+    """Continue a run for the rest of its budget, or so long; print the result of a finished one."""
     folder = run_dir.absolute()
     if changed := _changed_since(RunView.open(folder)):
         say(changed)
     if results.is_over(folder):
+        if seconds is not None:
+            say("the run has finished, so that --seconds has no effect: begin a new run")
         report.conclude(folder, as_json=as_json)
         return
     if (held := read_tenure(folder)) is not None and not held.alive:
@@ -155,6 +159,8 @@ def resume(run_dir: Path, *, as_json: bool, **options: Unpack[PlaceOptions]) -> 
     view = RunView.open(folder)
     with workplace(replace(where, fleet=where.fleet or view.info.fleet), settings) as place:
         place.check(view.experiment.kernel.language)
+        if seconds is not None:
+            allow_seconds(folder, seconds)
         _follow(_start(place, folder, where), folder, where, as_json=as_json)
     report.conclude(folder, as_json=as_json, learn=partial(patterns.leave, settings))
 

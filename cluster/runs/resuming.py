@@ -1,12 +1,17 @@
-"""The command that continues a run, in the words of the place where the run is."""
+"""What continues a run: the command, in the words of where the run is, and the time it gets."""
 
 import shlex
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
+from cluster.runs.run_layout import searches_begun
 from cluster.settings import Settings
+from tuner.engine.progress import ENDLESS
 from tuner.errors import RunInterrupted
+from tuner.journal.history import History
+from tuner.journal.timeline import timeline
+from tuner.run_directory import RunDirectory, RunView
 
 
 def resume_command(run: Path, options: Sequence[str] = ()) -> str:
@@ -38,3 +43,32 @@ def resume_hint(run: Path) -> Iterator[None]:
         raise type(interrupted)(
             f"{interrupted}; everything finished is kept; continue with: {resume_command(run)}"
         ) from interrupted
+
+
+def allow_seconds(run: Path, seconds: float) -> None:
+    """Give a run so many seconds from now on, instead of the rest of its budget.
+
+    The search of a round that has begun keeps its share of that, if it is less.
+
+    Raises:
+        EnvironmentProblem: another process holds the run, or it cannot be written.
+    """
+    view, rounds = RunView.open(run), searches_begun(run)
+    if view.experiment.agents is None:
+        _set_seconds(run, _spent(view) + seconds)
+        return
+    done = timeline([RunView.open(path).entries() for path in (run, *rounds)])
+    _set_seconds(run, done.seconds - done.waiting + seconds)
+    for search in map(RunView.open, rounds):
+        budget, most = search.experiment.search.seconds, _spent(search) + seconds
+        if most < budget < ENDLESS:
+            _set_seconds(search.path, most)
+
+
+def _spent(view: RunView) -> float:
+    return History.of(view.experiment, view.entries()).spent
+
+
+def _set_seconds(run: Path, seconds: float) -> None:
+    with closing(RunDirectory.open(run)) as directory:
+        directory.set_seconds(seconds)

@@ -20,6 +20,8 @@ from cluster.commands.report import FILES, report
 from cluster.commands.results import export, is_over, stop
 from cluster.runs.agent_run import AgentRun, ModelAccess, open_run
 from cluster.runs.model_choice import TRANSCRIPT, UNANSWERED
+from cluster.runs.resuming import allow_seconds
+from cluster.runs.run_layout import searches_begun
 from cluster.runs.run_process import RunProcess
 from cluster.runs.search_run import SearchRun
 from tests.agents.devices import CPU
@@ -30,6 +32,7 @@ from tuner.engine.work import PrepareWork
 from tuner.errors import EnvironmentProblem, SpecError
 from tuner.experiment.digest import kernel_digest
 from tuner.experiment.load import load_experiment
+from tuner.journal.history import History
 from tuner.run_directory import RunDirectory, RunView
 
 TWO_ROUNDS = script(
@@ -177,6 +180,19 @@ def test_left_anywhere_and_resumed_it_ends_the_same(tmp_path, every):
         assert read_summary(path) is None
         follow(path)
         assert settled(path) == expected, f"left after {leave_after} pictures"
+
+
+def test_a_resumed_round_searches_no_longer_than_the_whole_run_is_given(tmp_path):
+    path = begin(tmp_path / "run")
+    follow(path, leave_after=12, how="interrupted")
+    [search] = searches_begun(path)
+    spent = History.of(plain(), RunView.open(search).entries()).spent
+    for seconds in (1e5, 2.0):
+        share = RunView.open(search).experiment.search.seconds
+        allow_seconds(path, seconds)
+        assert seconds <= RunView.open(path).experiment.search.seconds < seconds + 5
+        expected = min(share, spent + seconds)
+        assert RunView.open(search).experiment.search.seconds == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("suffix", ["/../../../other/rounds/01", "\0", "-d0" * 99])

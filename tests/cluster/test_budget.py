@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from cluster.runs.resuming import allow_seconds
 from cluster.runs.run_process import RunProcess
 from cluster.runs.search_run import SearchRun
 from tests.agents.devices import CPU
@@ -14,16 +15,19 @@ from tuner.journal.history import History
 from tuner.run_directory import RunDirectory, RunView
 
 SECONDS = 100.0
-SPACE = TEMPLATE.replace("[1, 2, 4]", str([*range(1, 33)])).replace("[16, 64]", "[16, 32, 64]")
+SPACE = TEMPLATE.replace("[1, 2, 4]", str([*range(1, 65)])).replace("[16, 64]", "[16, 32, 64]")
 SEARCH = f"search: {{strategy: random, trials: 5000, seconds: {SECONDS}}}\n"
 
 
-@pytest.mark.parametrize("trial", [1.0, 3.0])
-def test_a_search_ends_early_enough_for_its_confirmation(tmp_path, trial):
+def begin(folder):
     text = SPEC.partition("search:")[0] + SEARCH
-    path = tmp_path / "run"
-    spec = write_experiment(tmp_path / "spec", spec=text, template=SPACE)
-    RunDirectory.create(path, load_experiment(spec), text).close()
+    spec = write_experiment(folder / "spec", spec=text, template=SPACE)
+    RunDirectory.create(folder / "run", load_experiment(spec), text).close()
+    return folder / "run"
+
+
+def follow(path, trial, leave_at=None):
+    """Go on with a run whose trials take so long; return what its journal says then."""
     durations = Durations(prepare=5 * trial, bench=trial, confirm=trial)
 
     async def opener(_backend):
@@ -36,13 +40,32 @@ def test_a_search_ends_early_enough_for_its_confirmation(tmp_path, trial):
         )
 
     async def go():
-        async for _ in SearchRun(RunProcess(path, opener)).progress():
-            pass
+        run = SearchRun(RunProcess(path, opener))
+        async for picture in run.progress():
+            if leave_at is not None and picture.finished >= leave_at:
+                run.stop("interrupted")
 
     asyncio.run(go())
     view = RunView.open(path)
-    history = History.of(view.experiment, view.entries())
+    return History.of(view.experiment, view.entries())
+
+
+@pytest.mark.parametrize("trial", [1.0, 3.0])
+def test_a_search_ends_early_enough_for_its_confirmation(tmp_path, trial):
+    history = follow(begin(tmp_path), trial)
     assert history.finished
     assert history.ended == "seconds"
     assert len(history.confirmations) >= 3
     assert 0.6 * SECONDS < history.spent < 1.1 * SECONDS
+
+
+@pytest.mark.parametrize("seconds", [30.0, 150.0])
+def test_a_resume_keeps_the_seconds_that_it_is_given_in_place_of_the_rest(tmp_path, seconds):
+    path = begin(tmp_path)
+    before = follow(path, 1.0, leave_at=20).spent
+    assert before < 0.5 * SECONDS
+    allow_seconds(path, seconds)
+    history = follow(path, 1.0)
+    assert history.finished
+    assert history.ended == "seconds"
+    assert 0.6 * seconds < history.spent - before < 1.2 * seconds

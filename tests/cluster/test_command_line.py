@@ -104,8 +104,9 @@ def test_a_run_ends_with_a_result_an_export_and_one_last_line(finished_run):
     assert told["outcome"] == found["outcome"]
     assert f"{found['speedup']:.3f}×" in told["result"]
 
-    again = kernelwright("resume", run, "--fleet", "local")
+    again = kernelwright("resume", run, "--fleet", "local", "--seconds", 60)
     assert again.returncode == 0
+    assert "has finished, so that --seconds has no effect" in again.stderr
     assert last_line(again) == last_line(result)
 
     too_late = kernelwright("stop", run)
