@@ -27,6 +27,7 @@ from cluster.runs.run_layout import searches_begun
 from cluster.runs.run_report import run_document
 from cluster.runs.search_run import EXPORT, write_derived
 from tuner.errors import EnvironmentProblem, NothingValid
+from tuner.export.bundle import export_files
 from tuner.files import inside, write_whole
 from tuner.journal.history import History
 from tuner.printable import counted, printable
@@ -51,6 +52,9 @@ FILES: dict[str, Callable[[Document, Result], str]] = {
     "report.csv": lambda _, result: cells_csv(result),
 }
 """The files of a report in a run directory, and what makes each; ``status.json`` is the JSON."""
+
+FILES_MISSING = 7
+"""Exit code of a run that has finished, but whose report, tables or export cannot be written."""
 
 
 def report(
@@ -129,12 +133,15 @@ def conclude(
     Raises:
         NothingValid: no configuration was valid, or the baseline cannot be trusted.
         ModelUnavailable: the models failed.
+        typer.Exit: with ``FILES_MISSING``, if a file cannot be written.
     """
     history, result, problem = _written(run_dir)
     learn(run_dir, history, result)  # first: the reader of what is printed may be gone
     _print(result, run_dir, as_json=as_json)
     _tell(problem, run_dir)
     check_outcome(run_dir, result)
+    if problem is not None:
+        raise typer.Exit(FILES_MISSING)
 
 
 def finish(run_dir: Path) -> Result:
@@ -164,8 +171,9 @@ def _written(run_dir: Path) -> tuple[History, Result, EnvironmentProblem | None]
         if view.status_facts() < len(entries):  # the disk was full when the run ended
             with closing(RunDirectory.open(view.path)) as directory:
                 write_derived(directory, history, result, len(entries))
-        if not (run_dir / EXPORT).exists():
-            with suppress(NothingValid):
+        with suppress(NothingValid):
+            names = export_files(history, result)
+            if not all((run_dir / EXPORT / name).exists() for name in names):
                 write_export(run_dir, run_dir / EXPORT)
         _write_files(run_dir, run_document(RunView.open(run_dir), history, result), result)
     except EnvironmentProblem as error:

@@ -26,7 +26,7 @@ from tuner.engine.progress import duration, seconds_left
 from tuner.engine.work import BenchSetup, ConfirmWork, ExamineWork
 from tuner.errors import EnvironmentProblem, NothingValid
 from tuner.experiment.model import Experiment
-from tuner.export.recheck import RULE, Recheck, outcome, recheck
+from tuner.export.recheck import RULE, Recheck, outcome, recheck, wide_claim
 from tuner.export.record import NAME, ExportRecord, RecordedVariant, read_record
 from tuner.journal.facts import ConfirmationSampled
 from tuner.plan import Plan
@@ -89,12 +89,16 @@ def verify(run_dir: Path, *, device: str | None, as_json: bool) -> None:
         typer.echo(RULE)
         figures = "".join(f" {verdict}={count}" for verdict, count in sorted(counts.items()))
         typer.echo(f"kernelwright: outcome={found}{figures} run={run_dir}")
-    if unclear := [f"{c.variant} on {c.shape}" for c in checks if c.verdict == "unclear"]:
+    if undecided := [check for check in checks if check.verdict == "unclear"]:
+        unclear = [f"{check.variant} on {check.shape}" for check in undecided]
+        claims = ""
+        if any(map(wide_claim, undecided)):
+            claims = "; a claim that is wide itself needs a new run with more confirm.processes"
         more = [f"{len(unclear) - _NAMED} more"] if len(unclear) > _NAMED else []
         say(
             f"{len(unclear)} of {counted(len(checks), 'claim')} unclear "
             f"({'; '.join([*unclear[:_NAMED], *more])}): intervals too wide to decide; rerun on an "
-            "idle device"
+            f"idle device{claims}"
         )
     if found == "fails":
         raise NothingValid(

@@ -10,8 +10,9 @@ import subprocess
 import time
 
 import pytest
+import typer
 
-from cluster.commands.report import FILES, finish
+from cluster.commands.report import FILES, conclude, finish
 from cluster.runs.run_process import RunProcess
 from cluster.runs.search_run import SearchRun
 from tests.agents.devices import CPU
@@ -56,7 +57,12 @@ def test_derived_files_that_cannot_be_written_are_named_and_written_later(tmp_pa
     assert RunView.open(path).facts()[-1].kind == "run.finished"
     result = finish(path)
     assert result.outcome == "improved"
-    said = capsys.readouterr().err
+    capsys.readouterr()
+    with pytest.raises(typer.Exit) as ended:
+        conclude(path, as_json=False)
+    assert ended.value.exit_code == 7
+    printed, said = capsys.readouterr()
+    assert "outcome=improved" in printed
     assert f"the result is kept: `kernelwright resume {path}` writes the missing files" in said
     assert "cannot be written" in (path / "log.txt").read_text()
     (path / "export").chmod(0o700)
@@ -97,7 +103,7 @@ def test_a_journal_that_cannot_be_written_ends_the_run_which_goes_on_with_nothin
     ("size", "code", "said"),
     [
         ("32k", 3, r"No space left on device; everything before is kept; continue with: "),
-        ("64k", 0, r"No space left on device\).*; the result is kept: "),
+        ("64k", 7, r"No space left on device\).*; the result is kept: "),
     ],
     ids=["journal", "derived"],
 )
@@ -130,6 +136,6 @@ def test_a_run_on_a_full_file_system_prints_its_result_and_how_to_go_on(tmp_path
     assert again.returncode == 0, again.stderr
     assert finished(run)[: len(before)] == before
     assert re.search("outcome=(improved|no_gain)", again.stdout)
-    row = f"the disk is full, {'for the journal' if code else 'for derived files'}"
+    row = f"the disk is full, {'for the journal' if code == 3 else 'for derived files'}"
     note(row, run, seconds, done.stderr.splitlines())
     assert {"results.csv", "report.html"} <= {path.name for path in run.iterdir()}

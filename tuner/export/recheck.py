@@ -14,13 +14,15 @@ from tuner.results.statistics import Comparison, compare
 WITHIN = 0.02
 """Relative difference up to which a claim never fails."""
 
-NARROW = 0.10
-"""Half-width of an interval, as a relative difference, up to which agreement counts."""
+NARROW, WIDE = 0.10, 0.40
+"""Half-width of an interval, as a relative difference, up to which agreement counts; and the same
+where the claim and the new measurement are surely on the same side of 1×."""
 
 RULE = (
     f"A claim holds within {WITHIN:.0%} if the new interval is within ±{NARROW:.0%}, or where its "
-    "interval and the new one agree and both are above 1×, both below it, or together within "
-    f"±{NARROW:.0%}; else it is unclear. Where they disagree it fails, or is higher."
+    f"interval and the new one agree and are together within ±{NARROW:.0%}. Where both are above "
+    f"1×, or both below it, ±{WIDE:.0%} is narrow enough. Else it is unclear. Where they disagree "
+    "it fails, or is higher."
 )
 """How a claim is judged, for people."""
 
@@ -49,8 +51,9 @@ def recheck(
     """The verdict on every claim of a record.
 
     A claim *holds* if the new speedup is within 2 % and its interval is narrow, or within both
-    intervals together where these are narrow or both exclude 1× on the same side. It is *unclear*
-    if they agree only because they are wide. Otherwise it *fails*, or the new speedup is *higher*.
+    intervals together where these are narrow; they may be wider where both exclude 1× on the same
+    side. It is *unclear* if they agree only because they are wide. Otherwise it *fails*, or the new
+    speedup is *higher*.
     """
     labels = [
         ",".join(f"{name}={value}" for name, value in shape.items()) for shape in record.shapes
@@ -83,6 +86,11 @@ def recheck(
     return tuple(found)
 
 
+def wide_claim(check: Recheck) -> bool:
+    """Whether a claim is too wide itself for a narrow measurement of another figure to confirm."""
+    return _half(check.claimed.low, check.claimed.high) > math.log1p(WIDE)
+
+
 def outcome(checks: Sequence[Recheck]) -> Outcome:
     """The verdict on all claims: fails if one fails, else unclear if one is, holds otherwise."""
     verdicts = {check.verdict for check in checks}
@@ -99,8 +107,8 @@ def _verdict(claim: Claim, measured: Comparison) -> Outcome | Literal["higher"]:
         return "higher" if difference > 0 else "fails"
     # A wide claim is confirmed by a narrow measurement of the same figure.
     deciding = measured.half_width if near else half
-    decided = deciding <= math.log1p(NARROW) or _same_side(claim, measured)
-    return "holds" if decided else "unclear"
+    most = WIDE if _same_side(claim, measured) else NARROW
+    return "holds" if deciding <= math.log1p(most) else "unclear"
 
 
 def _same_side(claim: Claim, measured: Comparison) -> bool:

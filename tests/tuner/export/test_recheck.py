@@ -14,7 +14,7 @@ from tuner.errors import EnvironmentProblem
 from tuner.experiment.load import load_experiment
 from tuner.experiment.odd_shapes import every_shape
 from tuner.export.bundle import export_files
-from tuner.export.recheck import outcome, recheck
+from tuner.export.recheck import outcome, recheck, wide_claim
 from tuner.export.record import NAME, read_record
 from tuner.journal.facts import ConfirmationSampled, Sample
 from tuner.space.lower import lower
@@ -93,7 +93,8 @@ def answers(record, speedup, *, processes=5, noise=0.0, failed=()):
         (2.2, 0.0005, "higher"),
         (1.9, 0.015, "holds"),
         (1.9, 0.05, "holds"),
-        (2.1, 0.1, "holds"),
+        (2.1, 0.07, "holds"),
+        (2.1, 0.1, "unclear"),
         (1.9, 0.4, "unclear"),
         (2.0, 0.4, "unclear"),
         (1.03, 0.5, "unclear"),
@@ -117,6 +118,18 @@ def test_a_narrow_measurement_confirms_a_claim_whose_interval_is_wide():
         replace(record, variants=tuple(wide)), "hot", answers(record, 2.0, noise=0.0005)
     )
     assert {check.verdict for check in checks} == {"holds"}
+    assert all(map(wide_claim, checks))
+
+
+def test_a_wide_claim_is_not_confirmed_by_another_figure_that_is_faster_too():
+    record = read_record(exported()[3][NAME])
+    claims = [
+        replace(one, claims=tuple(replace(claim, low=1.01, high=50.0) for claim in one.claims))
+        for one in record.variants
+    ]
+    wide = replace(record, variants=tuple(claims))
+    checks = recheck(wide, "hot", answers(record, 1.3, noise=0.0005))
+    assert {check.verdict for check in checks} == {"unclear"}
 
 
 def test_one_process_settles_nothing_and_a_failure_is_told():
