@@ -55,7 +55,7 @@ def unchecked() -> Iterator[None]:
         mock.patch.object(BenchSession, "time", unasked),
         mock.patch.object(Launcher, "run", blind),
         mock.patch("workers.bench.trial_runner.recheck_timing", trust),
-        mock.patch("workers.bench.confirmation.recheck_timing", trust),
+        mock.patch("workers.bench.interleaving.recheck_timing", trust),
     ):
         yield
 

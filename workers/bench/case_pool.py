@@ -20,7 +20,8 @@ LARGE_ELEMENTS = AT_ONCE * REFERENCE_ELEMENTS
 _CLOSED = "closed while test cases were made"
 
 Case = VerificationCase | Rejected
-Key = tuple[int, InputSpec]
+CaseKey = tuple[int, InputSpec]
+"""A shape and a spec."""
 
 
 class CasePool:
@@ -39,12 +40,14 @@ class CasePool:
     ) -> None:
         self._make = make
         self._elements = elements
-        self._large: list[int] = []
+        self._making: list[int] = []
+        """Elements of each case that is being made."""
+        self._pauses = 0
         self._room = threading.Condition()
         workers = min(AT_ONCE, len(os.sched_getaffinity(0)))
         self._threads = ThreadPoolExecutor(workers, "case")
-        self._made: dict[Key, Future[Case]] = {}
-        self._begun: dict[Key, Future[Case]] = {}
+        self._made: dict[CaseKey, Future[Case]] = {}
+        self._begun: dict[CaseKey, Future[Case]] = {}
         self._guard = threading.Lock()
         self._closed = False
 
@@ -63,7 +66,7 @@ class CasePool:
                 raise
         return case.result()
 
-    def cases(self, wanted: Sequence[Key]) -> list[Case]:
+    def cases(self, wanted: Sequence[CaseKey]) -> list[Case]:
         """Several cases, in order; narrower ones where the baseline is undefined.
 
         Raises:
@@ -75,7 +78,7 @@ class CasePool:
         except CancelledError:
             raise EnvironmentProblem(_CLOSED) from None
 
-    def make_ahead(self, wanted: Sequence[Key]) -> None:
+    def make_ahead(self, wanted: Sequence[CaseKey]) -> None:
         """Begin to make cases that :meth:`cases` will be asked for."""
         self._begin(wanted)
 
@@ -83,13 +86,26 @@ class CasePool:
         """Wait for all that was begun; what failed is tried again when it is asked for."""
         wait(self._begun.values())
 
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Begin no others meanwhile, once those that are being made are complete."""
+        with self._room:
+            self._pauses += 1
+            self._room.wait_for(lambda: not self._making)
+        try:
+            yield
+        finally:
+            with self._room:
+                self._pauses -= 1
+                self._room.notify_all()
+
     def close(self) -> None:
         """Begin no others."""
         with self._guard:
             self._closed = True
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def _begin(self, wanted: Sequence[Key]) -> dict[Key, Future[Case]]:
+    def _begin(self, wanted: Sequence[CaseKey]) -> dict[CaseKey, Future[Case]]:
         with self._guard:
             if self._closed:
                 raise EnvironmentProblem(_CLOSED)
@@ -106,23 +122,21 @@ class CasePool:
 
     @contextmanager
     def _admitted(self, size: int) -> Iterator[None]:
-        """Wait for room in memory if a case of so many elements is large."""
-        if size <= REFERENCE_ELEMENTS:
-            yield
-            return
+        """Wait for the end of a pause, and for room in memory if a case of so many is large."""
 
-        def has_room() -> bool:
-            few = len(self._large) < LARGE_AT_ONCE
-            return few or sum(self._large) + size <= LARGE_ELEMENTS
+        def may_begin() -> bool:
+            large = [one for one in (*self._making, size) if one > REFERENCE_ELEMENTS]
+            few = size <= REFERENCE_ELEMENTS or len(large) <= LARGE_AT_ONCE
+            return not self._pauses and (few or sum(large) <= LARGE_ELEMENTS)
 
         with self._room:
-            self._room.wait_for(has_room)
-            self._large.append(size)
+            self._room.wait_for(may_begin)
+            self._making.append(size)
         try:
             yield
         finally:
             with self._room:
-                self._large.remove(size)
+                self._making.remove(size)
                 self._room.notify_all()
 
     def _widest(self, shape: int, spec: InputSpec) -> Case:

@@ -1,14 +1,15 @@
-"""Confirmation: finalists and baseline in one fresh child, with extra checks, timed interleaved.
+"""Confirmation: finalists and baseline in one fresh child, with extra checks, timed in alternation.
 
 Owns the order of checks and timings. A finalist that fails is rejected; the others start over in
 another fresh child.
 """
 
-import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 
 import numpy as np
 
@@ -16,33 +17,27 @@ from tuner.candidate import BASELINE, Candidate
 from tuner.engine.work import ConfirmWork
 from tuner.errors import EnvironmentProblem
 from tuner.experiment.model import Cache
-from tuner.experiment.objective import ENERGY_ROUNDS
 from tuner.journal.facts import ConfirmationSampled, ConfirmScope, Note, Sample, Unchecked
 from tuner.plan import CellPlan
 from tuner.telemetry import Vitals
 from tuner.trial import Rejected
 from workers.bench.baseline_rejections import is_wrong
-from workers.bench.energy import interleaved
+from workers.bench.case_pool import CaseKey
 from workers.bench.input_specs import extra_keys, scope_of
+from workers.bench.interleaving import InterleavedTiming
 from workers.bench.launcher import LoadedCandidate
 from workers.bench.oracle import Oracle
-from workers.bench.preparation import Preparation
-from workers.bench.recheck import draws_inputs, recheck_timing
+from workers.bench.preparation import Preparation, fits_beside
 from workers.bench.session import BenchSession
 from workers.bench.supervisor import ChildLost
 from workers.device_lock import DeviceLock
 from workers.devices.port import DeviceFailure
 from workers.integrity.launch_checks import VerificationCase, rejected
-from workers.integrity.timing_recheck import Accepted
 
 REPEATS, REPEATS_ON_GPU = 64, 1000
 """Checked launches in a row of each winner on its smallest shape; of a kernel that is wrong once in
 a thousand, the latter find two in three. A processor's outputs are compared outside the child,
 which takes longer than a launch."""
-
-PARTS, PARTS_ON_GPU = 5, 3
-"""Parts that a timing is divided into, between which candidates alternate; how many are taken on a
-GPU, where each has a hundred launches or more, whatever it should have."""
 
 
 class _CandidateFailed(Exception):
@@ -53,6 +48,23 @@ class _CandidateFailed(Exception):
         self.trial = trial
         self.reason = reason
         self.lost = lost
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """Candidates by trial: baseline and finalists; finalists that are given the extra checks.
+
+    Those that are launched dependently are there once more, ``serialised``.
+    """
+
+    all: Mapping[int, LoadedCandidate]
+    new: Mapping[int, LoadedCandidate]
+    serialised: Mapping[int, LoadedCandidate]
+
+    def on(self, shape: int) -> "_Loaded":
+        """Those that run on a shape."""
+        parts = (self.all, self.new, self.serialised)
+        return _Loaded(*({t: c for t, c in part.items() if _runs(c, shape)} for part in parts))
 
 
 class Confirmation:
@@ -154,72 +166,110 @@ class Confirmation:
         notes: dict[Note, None],
         vitals: list[Vitals],
     ) -> tuple[Sample, ...]:
-        checked_further = [c.trial for c in finalists if c.trial in work.extra_checks]
-        extra = self._extra_cases(work.scope, notes) if checked_further else {}
-        self._oracle.settle()  # making others beside would disturb the clock of this process
-        self._oracle.end_children()
-        with self._lock.held():
-            return self._timed(finalists, work.scope, checked_further, extra, notes, vitals)
-
-    def _timed(
-        self,
-        finalists: Sequence[Candidate],
-        scope: ConfirmScope,
-        checked_further: Sequence[int],
-        extra: Mapping[int, Sequence[VerificationCase]],
-        notes: dict[Note, None],
-        vitals: list[Vitals],
-    ) -> tuple[Sample, ...]:
-        session = self._open_session()
-        loaded_by_trial, serialised = self._loaded(session, finalists)
-        samples: list[Sample] = []
-        # Small ones first: on an H200 the extra checks on 200 MB made every later launch of a child
-        # take up to 0.35 µs more, a seventh of a small kernel's time.
-        shapes = sorted(
-            self._prep.arguments, key=lambda n: (n not in self._prep.timed, self._bytes(n))
-        )
-        smallest = next(shape for shape in shapes if shape in self._prep.tune)
-        for shape in shapes:
-            caches = self._caches(shape, scope)
-            if shape in self._prep.timed and not caches:
-                continue
-            cases = self._prep.cases.get(shape, ())[:-1]  # the last is for the timing recheck
-            further = extra.get(shape, ())
-            if not (cases or further):
-                continue
-            runners = {t: loaded for t, loaded in loaded_by_trial.items() if _runs(loaded, shape)}
-            new = {trial: runners[trial] for trial in checked_further if trial in runners}
-            first, *_ = *cases, *further
-            with self._attribute_failure(BASELINE, shape):
-                session.stage(first, caches or ("hot",), self._prep.measure.repeats)
-            self._check_further(session, new, shape, cases, further)
-            if shape in self._prep.timed:
-                if "hot" in caches and not session.stays_in_cache(shape, self._prep.measure):
-                    notes[f"{self._prep.bindings[shape]} is too large to be timed hot"] = None
-                for cache in caches:
-                    plain_runners = {t: one for t, one in serialised.items() if t in runners}
-                    samples += self._time(session, runners, plain_runners, shape, cache)
-                if shape == smallest:
-                    self._check_repeatedly(session, new, shape)
-                known = self._prep.baseline_ns[shape]
-                for case in (one for one in cases if one.launches > 1):
-                    for trial, loaded in runners.items():
-                        with self._attribute_failure(trial, shape):
-                            session.check(loaded, case, known, exact=False)
-                if session.vitals is not None:
-                    vitals.append(session.vitals)
-            for trial, loaded in (*runners.items(), *serialised.items()):
-                with self._attribute_failure(trial, shape):
-                    session.unbind(loaded, shape)
-                    session.flush()
-            with self._attribute_failure(BASELINE, shape):
-                session.unstage(shape)
+        """Time, then check on the shapes that are not timed, of which cases may yet be made."""
+        new = [c.trial for c in finalists if c.trial in work.extra_checks]
+        keys = extra_keys(self._prep, work.scope) if new else []
+        odd = [key for key in keys if key[0] not in self._prep.timed]
+        timed = [key for key in keys if key not in odd]
+        alone = [key for key in odd if not fits_beside(self._prep, key[0])]
+        self._oracle.make_ahead(alone)
+        extra = self._extra_cases(timed, notes)
+        self._oracle.cases(alone)
+        with self._oracle.paused(), self._lock.held():
+            session = self._open_session()
+            loaded = self._loaded(session, finalists, new)
+            samples: list[Sample] = []
+            # Small ones first: on an H200 the extra checks on 200 MB made every later launch of a
+            # child take up to 0.35 µs more, a seventh of a small kernel's time.
+            for shape in sorted(self._prep.timed, key=self._bytes):
+                if caches := self._caches(shape, work.scope):
+                    further = extra.get(shape, ())
+                    samples += self._timed(session, loaded.on(shape), shape, caches, further, notes)
+                    if session.vitals is not None:
+                        vitals.append(session.vitals)
+        self._check_odd_shapes(session, loaded, odd, notes)
         notes.update(session.notes)
         return tuple(samples)
 
+    def _timed(
+        self,
+        session: BenchSession,
+        loaded: _Loaded,
+        shape: int,
+        caches: Sequence[Cache],
+        extra: Sequence[VerificationCase],
+        notes: dict[Note, None],
+    ) -> list[Sample]:
+        """Check those that are new on all cases of a timed shape, and time all on it."""
+        cases = self._prep.cases[shape][:-1]  # the last is for the timing recheck
+        samples: list[Sample] = []
+        with self._staged(session, loaded, cases[0], caches):
+            self._check_further(session, loaded.new, shape, cases, extra)
+            if "hot" in caches and not session.stays_in_cache(shape, self._prep.measure):
+                notes[f"{self._prep.bindings[shape]} is too large to be timed hot"] = None
+            for cache in caches:
+                samples += InterleavedTiming(
+                    prep=self._prep,
+                    session=session,
+                    lock=self._lock,
+                    rng=self._rng,
+                    runners=loaded.all,
+                    serialised=loaded.serialised,
+                    shape=shape,
+                    cache=cache,
+                    attribute=partial(self._attribute_failure, shape=shape),
+                ).samples()
+            if shape == min(self._prep.tune, key=self._bytes):
+                self._check_repeatedly(session, loaded.new, shape)
+            known = self._prep.baseline_ns[shape]
+            for case in (one for one in cases if one.launches > 1):
+                for trial, runner in loaded.all.items():
+                    with self._attribute_failure(trial, shape):
+                        session.check(runner, case, known, exact=False)
+        return samples
+
+    def _check_odd_shapes(
+        self,
+        session: BenchSession,
+        loaded: _Loaded,
+        keys: Sequence[CaseKey],
+        notes: dict[Note, None],
+    ) -> None:
+        """Check those that are new on shapes that are not timed, as soon as their cases are made.
+
+        Nothing is timed any more, so the baseline runs for other cases meanwhile.
+        """
+        self._oracle.make_ahead(keys)
+        for shape, here in groupby(keys, itemgetter(0)):
+            cases = self._extra_cases([*here], notes).get(shape, [])
+            new = _Loaded(loaded.new, loaded.new, {}).on(shape)
+            for first in cases[:1]:
+                with self._lock.held(pause=0.0), self._staged(session, new, first, ("hot",)):
+                    self._check_further(session, new.new, shape, (), cases)
+
+    @contextmanager
+    def _staged(
+        self,
+        session: BenchSession,
+        loaded: _Loaded,
+        first: VerificationCase,
+        caches: Sequence[Cache],
+    ) -> Iterator[None]:
+        """Have a case's shape staged; candidates are unbound from it at the end."""
+        shape = first.shape
+        with self._attribute_failure(BASELINE, shape):
+            session.stage(first, caches, self._prep.measure.repeats)
+        yield
+        for trial, runner in (*loaded.all.items(), *loaded.serialised.items()):
+            with self._attribute_failure(trial, shape):
+                session.unbind(runner, shape)
+                session.flush()
+        with self._attribute_failure(BASELINE, shape):
+            session.unstage(shape)
+
     def _loaded(
-        self, session: BenchSession, finalists: Sequence[Candidate]
-    ) -> tuple[dict[int, LoadedCandidate], dict[int, LoadedCandidate]]:
+        self, session: BenchSession, finalists: Sequence[Candidate], new: Sequence[int]
+    ) -> _Loaded:
         """Baseline and finalists; and serialised, those that are launched dependently."""
         baseline = self._prep.setup.baseline
         loaded: dict[int, LoadedCandidate] = {}
@@ -231,7 +281,7 @@ class Confirmation:
                     plain = replace(candidate, plan=candidate.plan.serialised)
                     serialised[candidate.trial] = session.load(plain)
                 session.flush()
-        return loaded, serialised
+        return _Loaded(loaded, {trial: loaded[trial] for trial in new}, serialised)
 
     def _check_further(
         self,
@@ -260,99 +310,13 @@ class Confirmation:
             with self._attribute_failure(trial, shape):
                 session.check_repeatedly(loaded, case, known, repeats)
 
-    def _time(
-        self,
-        session: BenchSession,
-        runners: Mapping[int, LoadedCandidate],
-        serialised: Mapping[int, LoadedCandidate],
-        shape: int,
-        cache: Cache,
-    ) -> list[Sample]:
-        """Time them in alternation; those launched dependently also ``serialised``."""
-        case, known = self._prep.cases[shape][0], self._prep.baseline_ns[shape]
-        measure = self._prep.measure
-        part = replace(
-            measure,
-            warmup=-(-measure.warmup // PARTS),
-            repeats=-(-measure.repeats // PARTS),
-            at_most=-(-measure.at_most // PARTS),
-        )
-        rounds = PARTS if self._prep.device.is_cpu else PARTS_ON_GPU
-        takers = {(trial, False): loaded for trial, loaded in runners.items()}
-        takers |= {(trial, True): loaded for trial, loaded in serialised.items()}
-        turns = list(takers)
-        times: dict[tuple[int, bool], list[float]] = {turn: [] for turn in turns}
-        check_at = {trial: self._rng.integers(rounds) for trial in runners}
-        finalists = [t for t in runners if t != BASELINE and cache == measure.cache]
-
-        def take(turn: tuple[int, bool]) -> list[float]:
-            return session.time(takers[turn], case, cache, part, known)
-
-        def again(trial: int) -> list[float]:
-            return [ns for _ in range(rounds) for ns in take((trial, False))]
-
-        def energy(turn: tuple[int, bool]) -> float:
-            self._lock.pause()
-            with self._attribute_failure(turn[0], shape):
-                timed_ns = statistics.median(times[turn])
-                return session.energy(takers[turn], case, cache, measure, timed_ns)
-
-        for number in range(rounds):
-            for trial, plain in (turns[at] for at in self._rng.permutation(len(turns))):
-                self._lock.pause()
-                with self._attribute_failure(trial, shape):
-                    times[trial, plain] += take((trial, plain))
-                    if not plain and number == check_at[trial] and trial in finalists:
-                        self._check_others(session, runners[trial], shape)
-        energies: dict[tuple[int, bool], float] = {}
-        if self._prep.energy_share:
-            each = {turn: partial(energy, turn) for turn in turns}
-            energies = interleaved(each, ENERGY_ROUNDS, self._rng)
-        # Rechecks run last, so that a kernel cannot tell when checking is over. Their order is
-        # random, since later ones could learn from earlier ones in the same process.
-        accepted = {turn: Accepted(taken) for turn, taken in times.items()}
-        for trial in self._rng.permutation(finalists).tolist():
-            self._lock.pause()
-            with self._attribute_failure(trial, shape):
-                accepted[trial, False] = recheck_timing(
-                    self._prep,
-                    session,
-                    runners[trial],
-                    runners[BASELINE],
-                    shape,
-                    times[trial, False],
-                    partial(again, trial),
-                    self._rng,
-                    unique_inputs=draws_inputs(self._prep, shape, self._rng),
-                )
-        return [
-            Sample(
-                trial=trial,
-                shape=shape,
-                cache=cache,
-                median_ns=statistics.median(one.samples),
-                serialised=plain,
-                millijoules=energies.get((trial, plain)),
-                unseen=one.unseen,
-            )
-            for (trial, plain), one in accepted.items()
-        ]
-
     def _bytes(self, shape: int) -> int:
         return sum(a.size for a in self._prep.arguments[shape] if a.is_buffer)
 
-    def _check_others(self, session: BenchSession, loaded: LoadedCandidate, shape: int) -> None:
-        """Check a finalist on its other cases, between two parts of its timing."""
-        _, *others, _ = self._prep.cases[shape]
-        for case in others:
-            if case.launches == 1:
-                session.check(loaded, case, self._prep.baseline_ns[shape], exact=False)
-
     def _extra_cases(
-        self, scope: ConfirmScope, notes: dict[Note, None]
+        self, wanted: Sequence[CaseKey], notes: dict[Note, None]
     ) -> dict[int, list[VerificationCase]]:
-        """The extra cases by shape, where the baseline gives outputs."""
-        wanted = extra_keys(self._prep, scope)
+        """Extra cases by shape, where the baseline gives outputs."""
         found: dict[int, list[VerificationCase]] = {}
         for (shape, spec), case in zip(wanted, self._oracle.cases(wanted), strict=True):
             if isinstance(case, VerificationCase):

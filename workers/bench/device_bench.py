@@ -218,12 +218,12 @@ class DeviceBench:
             return replace(confirmation.run(work), span=self._span(began))
         finally:
             ends.close()
-            oracle.end_children()
 
     def examine(self, work: ExamineWork) -> WinnersExamined:
         """Run winners under the checkers of this device, and the best under a profiler."""
         prep, oracle = self._prepared()
         oracle.settle()
+        oracle.end_children()
         began = time.time()
         with self._lock().held():
             self._retire()

@@ -1,13 +1,14 @@
 """The oracle: inputs of a shape, the baseline's outputs from its own child, the reference.
 
-Owns the expected outputs and their tolerances: the float64 reference where there is one, the
-baseline otherwise, and bounds widened by the baseline's own error. Candidates never share a process
-with it.
+Owns how cases are made and kept: expected outputs are the float64 reference's where there is one,
+the baseline's otherwise (:mod:`workers.bench.expectations`). Candidates never share a process with
+it.
 """
 
 import math
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -17,36 +18,25 @@ from numpy.typing import NDArray
 from tuner.errors import EnvironmentProblem, SpecError
 from tuner.experiment.arguments import ResolvedArgument
 from tuner.experiment.contents import FromPython
-from tuner.experiment.tolerances import BASELINE_ERRORS
 from tuner.plan import CellPlan
 from tuner.trial import Code, Rejected, Stage
-from workers.bench.baseline_rejections import (
-    POISONS,
-    differ,
-    disagreement,
-    holds_no_number,
-    holds_numbers,
-    no_number,
-    of_baseline,
-    overflow,
-    unsteady,
-    unwritten,
-)
+from workers.bench.baseline_rejections import POISONS, differ, of_baseline
 from workers.bench.burst_requests import BurstRequest
 from workers.bench.case_pool import Case, CasePool
 from workers.bench.deadlines import Deadlines
+from workers.bench.expectations import BaselineRuns, Expectation
 from workers.bench.input_specs import FIRST, REFERENCE_ELEMENTS, SEARCHED, InputSpec, total_elements
 from workers.bench.oracle_files import OracleFiles, OracleRecord
 from workers.bench.preparation import Preparation
 from workers.bench.supervisor import ChildLost, Supervisor
-from workers.bounds import depend_on_each_other, local_bounds, magnitude, output_bound, widened
-from workers.comparison import Expected, compare
+from workers.bounds import magnitude, output_bound
+from workers.comparison import Expected
 from workers.constants import not_constant
 from workers.device_lock import PATIENCE_SECONDS, DeviceLock
 from workers.devices.port import DeviceFailure
 from workers.devices.staging import staged
-from workers.elements import dtype_name, from_storage, is_float, to_storage
-from workers.groups import group_source, groups
+from workers.elements import dtype_name, is_float, to_storage
+from workers.groups import group_source
 from workers.inputs import PythonFill, fill, flipped, stream
 from workers.integrity.launch_checks import VerificationCase, damaged, rejected
 from workers.reference import ReferencePool, reference_outputs, rounding_errors
@@ -54,10 +44,8 @@ from workers.reference import ReferencePool, reference_outputs, rounding_errors
 _MAX_ODD_NS, _SLOWER = 2e8, 5.0
 """Limit of a launch of the baseline on an odd shape: so long, or so many times its slowest timed
 shape. Such a shape may be far more work than its size says."""
-_RUNS, _SPREADS = 8, 4.0
-"""Runs of a baseline that varies, and how many times their largest error a candidate may err."""
-_SMALL_ERROR = 1 / _SPREADS
-"""An error, in bounds, that widens none."""
+_RUNS = 8
+"""Runs of a baseline that varies."""
 
 
 class Oracle:
@@ -83,6 +71,7 @@ class Oracle:
         self._bindings = prep.bindings
         self._arguments = prep.arguments
         self._timed, self._baseline_ns = prep.timed, prep.baseline_ns
+        self._is_cpu = prep.device.is_cpu
         self._given = {a.name for a in prep.setup.experiment.arguments if a.tolerance is not None}
         self._server = server
         self._files = files
@@ -122,6 +111,14 @@ class Oracle:
     def settle(self) -> None:
         """Wait until no case is being made."""
         self._pool.settle()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Make no case meanwhile: on a processor even an idle child disturbs what is timed."""
+        with self._pool.paused():
+            if self._is_cpu:
+                self.end_children()
+            yield
 
     def python_fill(self, shape: int) -> PythonFill:
         """Calls functions of the spec that make inputs of a shape, in the reference process."""
@@ -219,68 +216,33 @@ class Oracle:
         sources = {source for a in outputs if (source := group_source(a))}
         kept = {name: inputs[name] for name in sources & inputs.keys()}
         inputs.clear()
-        after = [kept | {a.name: from_storage(run[a.name], a) for a in outputs} for run in runs]
-        wanted = after[0] | reference
+        judged = BaselineRuns(shape, spec, outputs, runs, kept, reference)
         for argument in outputs:
-            first, second = (found[argument.name] for found in after[:2])
-            if (problem := unwritten(argument, first, second)) is not None:
-                return replace(problem, shape=shape)
-            if spec.wide and not holds_numbers(argument, first):
-                return overflow(argument, shape)
-            if once and spec.distribution == "default" and holds_no_number(argument, first):
-                return no_number(argument, shape)
-            want = reference.get(argument.name, first)
-            if argument.compare == "exact":
-                want = want.astype(first.dtype)
-            wanted[argument.name] = want
-            own = self._own_bound(argument, want, shape, spec)
+            if (problem := judged.refused(argument)) is not None:
+                return problem
+            own = self._own_bound(argument, judged.want(argument), shape, spec)
             least = roundings.get(argument.name, 0.0)
             own = replace(own, atol=max(own.atol, least), returned=argument.name in sources)
-            others = [
-                found
-                for found, run in zip(after[1:], runs[1:], strict=True)
-                if differ(argument, run[argument.name], runs[0][argument.name])
-            ]
-            each = np.zeros(want.size, np.float32) if own.mode == "close" else None
-            error, *noise = (
-                compare(
-                    found[argument.name],
-                    want,
-                    own,
-                    groups=groups(argument, found.__getitem__, wanted.__getitem__),
-                    largest=each,
-                )
-                for found in (after[0], *others)
-            )
-            if error.failures:
-                return disagreement(argument, error, own, shape)
-            if not once and any(one.failures for one in noise):
-                continue  # differences grow too fast to compare
-            for one in noise:
-                if math.isinf(one.error):
-                    return unsteady(argument, one, shape)
-            if others:
+            found = judged.expectation(argument, own, given=argument.name in self._given)
+            if isinstance(found, Rejected):
+                return found
+            if found is None:
+                continue
+            if found.varies:
                 notes.append(f"{argument.name}: the baseline varies between runs; bound widened")
-            files = f"{argument.name}.want", f"{argument.name}.bounds"
-            bounds = local_bounds(argument, own, want, given=argument.name in self._given)
-            errors: NDArray[Any] | float = max(one.error for one in (error, *noise))
-            if each is not None and bounds is not None:
-                local = np.zeros_like(each)
-                for found in (after[0], *others):
-                    compare(found[argument.name], want, own, bounds=bounds, largest=local)
-                depend = depend_on_each_other(want, local, each)
-                bounds, each = (None, each) if depend else (bounds, local)
-            if each is not None and (bounds is not None or errors > _SMALL_ERROR):
-                errors = each.reshape(want.shape)
-            times = _SPREADS if others else BASELINE_ERRORS
-            own, bounds = widened(own, bounds, want, errors * times)
-            expected[argument.name] = replace(
-                own,
-                path=self._files.keep(name, files[0], np.ascontiguousarray(want)),
-                dtype=dtype_name(want.dtype),
-                bounds=None if bounds is None else self._files.keep(name, files[1], bounds),
-            )
+            expected[argument.name] = self._kept(name, argument, found)
         return OracleRecord(contents=contents, expected=expected, notes=tuple(notes))
+
+    def _kept(self, name: str, argument: ResolvedArgument, found: Expectation) -> Expected:
+        """The expectation of an output with the paths of its files."""
+        want, bounds = np.ascontiguousarray(found.want), found.bounds
+        keep = self._files.keep
+        return replace(
+            found.tolerance,
+            path=keep(name, f"{argument.name}.want", want),
+            dtype=dtype_name(want.dtype),
+            bounds=None if bounds is None else keep(name, f"{argument.name}.bounds", bounds),
+        )
 
     def _runs(
         self, shape: int, spec: InputSpec, contents: Mapping[str, str]

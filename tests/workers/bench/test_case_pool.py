@@ -78,6 +78,26 @@ def test_what_failed_ahead_is_tried_again_when_it_is_asked_for(pooled):
     assert pool.cases([(0, FIRST)])[0].label == FIRST.label
 
 
+def test_none_is_begun_in_a_pause_and_none_is_under_way(pooled):
+    begun, go_on, made = threading.Event(), threading.Event(), []
+
+    def slow(shape: int, spec: InputSpec) -> VerificationCase:
+        begun.set()
+        assert go_on.wait(10)
+        made.append(shape)
+        return case(shape, spec)
+
+    pool = pooled(slow)
+    pool.make_ahead([(0, FIRST)])
+    assert begun.wait(10)
+    threading.Timer(0.01, go_on.set).start()
+    with pool.paused():
+        assert made == [0]
+        pool.make_ahead([(1, FIRST)])
+        assert made == [0]
+    assert pool.cases([(1, FIRST)])[0].shape == 1
+
+
 @pytest.mark.parametrize(
     ("elements", "at_once"),
     [(LARGE_ELEMENTS, LARGE_AT_ONCE), (LARGE_ELEMENTS // (LARGE_AT_ONCE + 1), LARGE_AT_ONCE + 1)],

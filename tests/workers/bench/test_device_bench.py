@@ -398,7 +398,7 @@ def test_a_finalist_is_rechecked_after_all_timings_and_the_recheck_counts(
         told.append((shape, len(samples)))
         return Accepted([1.0], 1.5)
 
-    monkeypatch.setattr("workers.bench.confirmation.recheck_timing", recheck_timing)
+    monkeypatch.setattr("workers.bench.interleaving.recheck_timing", recheck_timing)
     confirmed = laboratory.confirmed(laboratory.candidate(f"{GOOD} // rechecked"), process=1)
     assert not confirmed.failed
     repeats = laboratory.experiment.measure.repeats
