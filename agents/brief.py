@@ -7,9 +7,9 @@ field here, so no model sees them.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -24,6 +24,7 @@ from tuner.backends.registry import traits_of
 from tuner.device import Device
 from tuner.errors import SpecError
 from tuner.experiment.contents import FromFile, FromPython, Integers, Offsets
+from tuner.experiment.fields import MAX_FILE_BYTES
 from tuner.experiment.model import Argument, Experiment, Template
 from tuner.experiment.tolerances import comparison_rules
 from tuner.printable import visible
@@ -208,27 +209,19 @@ def completion_messages(
     environment = _environment()
     title = traits_of(experiment.kernel.language).title
     system = environment.get_template("completion_system.md.j2").render(title=title)
-    source_limit = len(experiment.kernel.source.text)
-    while True:
-        body = environment.get_template("completion.md.j2").render(
-            experiment=experiment,
-            facts=facts,
-            guesses=guesses,
-            inputs=inputs,
-            outputs=[a.name for a in experiment.arguments if a.is_output],
-            symbols=list(experiment.shapes.tune[0].symbols),
-            name=experiment.kernel.entry.partition("<")[0].rpartition("::")[2],
-            source_limit=source_limit,
-        )
-        excess = tokens(system) + tokens(body) - budget_tokens
-        if excess <= 0:
-            return Message(role="system", content=system), Message(role="user", content=body)
-        source_limit -= max(500, excess * BYTES_PER_TOKEN)
-        if source_limit < _LEAST_SOURCE_BYTES:
-            raise SpecError(
-                f"a brief of {budget_tokens} tokens does not hold the kernel; "
-                "raise the agents' token budget"
-            )
+    body = partial(
+        environment.get_template("completion.md.j2").render,
+        experiment=experiment,
+        facts=facts,
+        guesses=guesses,
+        inputs=inputs,
+        outputs=[a.name for a in experiment.arguments if a.is_output],
+        symbols=list(experiment.shapes.tune[0].symbols),
+        name=experiment.kernel.entry.partition("<")[0].rpartition("::")[2],
+    )
+    room = budget_tokens - tokens(system)
+    text = _fitted(lambda limit: body(source_limit=limit), room, experiment)
+    return Message(role="system", content=system), Message(role="user", content=text)
 
 
 def repair_messages(
@@ -296,26 +289,32 @@ def _conversation(
 
 def _body(brief: Brief, room: int) -> str:
     """The sections; until they fit, optional ones are left out, then sources are shortened."""
-    source_limit = 10**6
-    all_names = [name for name in _SECTIONS if _section(name, brief, source_limit)]
-    kept = list(all_names)
-    while True:
+    names = [name for name in _SECTIONS if _section(name, brief, MAX_FILE_BYTES)]
+    kept = list(names)
+
+    def text(source_limit: int) -> str:
         texts = [_section(name, brief, source_limit) for name in kept]
-        left_out = [name for name in all_names if name not in kept]
-        if left_out:
+        if left_out := [name for name in names if name not in kept]:
             texts.append(f"Left out for length: {', '.join(left_out)}.\n")
-        body = "\n".join(texts)
-        if tokens(body) <= room:
-            return body
-        if optional := [name for name in kept if _SECTIONS[name] < _REQUIRED]:
-            kept.remove(min(optional, key=lambda name: _SECTIONS[name]))
-            continue
-        longest = min(source_limit, len(brief.experiment.kernel.source.text))
-        source_limit = longest - max(500, (tokens(body) - room) * BYTES_PER_TOKEN)
-        if source_limit < _LEAST_SOURCE_BYTES:
+        return "\n".join(texts)
+
+    optional = sorted((n for n in names if _SECTIONS[n] < _REQUIRED), key=lambda n: -_SECTIONS[n])
+    while optional and tokens(text(MAX_FILE_BYTES)) > room:
+        kept.remove(optional.pop())
+    return _fitted(text, room, brief.experiment)
+
+
+def _fitted(text: Callable[[int], str], room: int, experiment: Experiment) -> str:
+    """A text with sources of at most so many characters as fit into ``room`` tokens."""
+    found, limit = text(MAX_FILE_BYTES), len(experiment.kernel.source.text)
+    while tokens(found) > room:
+        limit -= max(500, (tokens(found) - room) * BYTES_PER_TOKEN)
+        if limit < _LEAST_SOURCE_BYTES:
             raise SpecError(
                 f"a brief of {room} tokens does not hold the kernel; raise the agents' token budget"
             )
+        found = text(limit)
+    return found
 
 
 def _section(name: str, brief: Brief, source_limit: int) -> str:

@@ -22,7 +22,7 @@ from agents.planning import Ask, Limits, overspent
 from agents.reference_rules import reference_violation
 from agents.replies import CompletionDraft, GeneratedCompletion, read_completion
 from agents.step_journal import CALLS, CallRecord, Steps
-from agents.turns import Accepted, accepted_answer
+from agents.turns import accepted_answer
 from agents.verdict import Refused
 from tuner.experiment.check import check
 from tuner.experiment.digest import kernel_digest
@@ -56,7 +56,7 @@ Try = Callable[[int, Experiment], Awaitable[str | None]]
 
 async def complete_spec(
     task: CompletionTask, ask: Ask, try_out: Try, limits: Limits
-) -> Accepted[GeneratedCompletion] | Refused:
+) -> GeneratedCompletion | Refused:
     """The first completion that passes all checks, or the last refusal after all turns."""
     experiment = task.experiment
     first = completion_messages(

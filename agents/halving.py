@@ -8,7 +8,7 @@ draft has one rung. Knows nothing of how a draft is searched.
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 
-from agents.generation.drafting import Drafted
+from agents.replies import GeneratedTemplate
 from agents.verdict import Verdict
 from tuner.experiment.model import ConfirmSettings, Experiment
 from tuner.trial import Value
@@ -46,7 +46,7 @@ def rungs(drafts: int) -> int:
 
 
 async def successive_halving(
-    drafts: Mapping[int, Drafted],
+    drafts: Mapping[int, GeneratedTemplate],
     experiment: Experiment,
     inherited: Seeds,
     search: Search,
@@ -102,7 +102,9 @@ def round_experiment(
     return replace(experiment, search=share)
 
 
-def _part(experiment: Experiment, draft: Drafted, shares: int, *, last: bool) -> Experiment:
+def _part(
+    experiment: Experiment, draft: GeneratedTemplate, shares: int, *, last: bool
+) -> Experiment:
     search, device = experiment.search, experiment.search.device_seconds
     share = replace(
         search,

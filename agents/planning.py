@@ -22,7 +22,7 @@ from agents.brief import (
 from agents.llm.port import Message
 from agents.patterns.pattern import Pattern
 from agents.replies import READER, Suggestion, Unusable, read_suggestion
-from agents.settings import Mode
+from agents.settings import AgentSettings, Mode
 from agents.static_profile import UNKNOWN, StaticProfile
 from agents.step_journal import CallRecord, CallTotals
 from agents.verdict import Verdict
@@ -73,6 +73,18 @@ class Limits:
     seconds: float = float("inf")
     brief_tokens: int = 24_000
     output_tokens: int = 16_384
+
+    @classmethod
+    def of(cls, agents: AgentSettings) -> "Limits":
+        """The limits that a spec sets."""
+        return cls(
+            rounds=agents.rounds,
+            patience=agents.patience,
+            calls=agents.max_calls,
+            cost_usd=agents.max_cost_usd,
+            tokens=float("inf") if agents.max_tokens is None else agents.max_tokens,
+            seconds=float("inf") if agents.seconds is None else agents.seconds,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,28 +245,18 @@ class RoundsState:
 
 
 def least_times(
-    experiment: Experiment,
-    *,
-    bytes_per_second: float | None,
-    flops_per_second: float | None,
-    launch_us: float,
+    experiment: Experiment, *, bytes_per_second: float | None, launch_us: float
 ) -> tuple[float | None, ...]:
     """The least possible time per tune shape in microseconds, from the experiment's ``cost``.
 
-    The largest of memory time, arithmetic time and launch time; ``None`` without a cost or a rate.
+    The larger of memory time and launch time; ``None`` without ``cost.bytes`` or a rate.
     """
-    times: list[float | None] = []
-    for binding in experiment.shapes.tune:
-        parts = []
-        cost = experiment.cost
-        for amount, rate in (
-            (cost.bytes if cost else None, bytes_per_second),
-            (cost.flops if cost else None, flops_per_second),
-        ):
-            if amount is not None and rate is not None:
-                parts.append(1e6 * int(amount.evaluate(binding.symbols)) / rate)
-        times.append(max(launch_us, *parts) if parts else None)
-    return tuple(times)
+    tune, cost = experiment.shapes.tune, experiment.cost
+    moved = cost.bytes if cost else None
+    if moved is None or bytes_per_second is None:
+        return (None,) * len(tune)
+    memory = (1e6 * int(moved.evaluate(one.symbols)) / bytes_per_second for one in tune)
+    return tuple(max(launch_us, time) for time in memory)
 
 
 def stop_reason(task: Task, state: RoundsState) -> StopReason | None:

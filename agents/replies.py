@@ -7,7 +7,7 @@ raises here.
 
 import json
 from collections.abc import Callable, Set
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
@@ -88,38 +88,6 @@ class ConstraintDraft:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TemplateDraft:
-    """The JSON part of a generation reply. ``seeds`` are values to try first."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = STRICT
-    entry: Annotated[str, Field(min_length=1, max_length=500)]
-    parameters: Annotated[dict[Name, ParameterDraft], Field(min_length=1, max_length=24)]
-    constraints: Annotated[tuple[ConstraintDraft, ...], Field(max_length=64)] = ()
-    launch: Launch | None = None
-    launches: Annotated[tuple[Launch | Memset, ...], Field(max_length=16)] = ()
-    defines: Annotated[dict[Name, Expression], Field(max_length=64)] = field(default_factory=dict)
-    options: Annotated[tuple[str | CompilerFlag, ...], Field(max_length=32)] | None = None
-    scratch: Annotated[tuple[ScratchArgument, ...], Field(max_length=8)] = ()
-    rationale: Prose
-    seeds: Annotated[tuple[dict[Name, Value], ...], Field(max_length=16)] = ()
-
-    def template(self, source: Source) -> Template:
-        """The template with this description and ``source``."""
-        return Template(
-            source=source,
-            entry=self.entry,
-            parameters={name: draft.values for name, draft in self.parameters.items()},
-            constraints=tuple(draft.expression for draft in self.constraints),
-            launch=self.launch,
-            launches=self.launches,
-            defines=self.defines,
-            options=self.options,
-            scratch=self.scratch,
-            rationale=self.rationale,
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class KernelDraft:
     """The JSON part of a reply that rewrites the kernel as one fixed implementation."""
 
@@ -130,7 +98,6 @@ class KernelDraft:
     defines: Annotated[dict[Name, Expression], Field(max_length=64)] = field(default_factory=dict)
     scratch: Annotated[tuple[ScratchArgument, ...], Field(max_length=8)] = ()
     rationale: Prose
-    seeds: ClassVar[tuple[dict[str, Value], ...]] = ()
 
     def template(self, source: Source) -> Template:
         """The template without parameters: a space of one configuration."""
@@ -143,6 +110,25 @@ class KernelDraft:
             defines=self.defines,
             scratch=self.scratch,
             rationale=self.rationale,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TemplateDraft(KernelDraft):
+    """The JSON part of a reply with a template. ``seeds`` are values to try first."""
+
+    parameters: Annotated[dict[Name, ParameterDraft], Field(min_length=1, max_length=24)]
+    constraints: Annotated[tuple[ConstraintDraft, ...], Field(max_length=64)] = ()
+    options: Annotated[tuple[str | CompilerFlag, ...], Field(max_length=32)] | None = None
+    seeds: Annotated[tuple[dict[Name, Value], ...], Field(max_length=16)] = ()
+
+    def template(self, source: Source) -> Template:
+        """The template with this description and ``source``."""
+        return replace(
+            KernelDraft.template(self, source),
+            parameters={name: draft.values for name, draft in self.parameters.items()},
+            constraints=tuple(draft.expression for draft in self.constraints),
+            options=self.options,
         )
 
 
@@ -191,8 +177,8 @@ class Proposals:
 _PROPOSALS: TypeAdapter[Proposals] = TypeAdapter(Proposals)
 _COMPLETIONS: TypeAdapter[CompletionDraft] = TypeAdapter(CompletionDraft)
 _SUGGESTIONS: TypeAdapter[Suggestion] = TypeAdapter(Suggestion)
-_DRAFTS: TypeAdapter[TemplateDraft | KernelDraft] = TypeAdapter(TemplateDraft)
-_KERNELS: TypeAdapter[TemplateDraft | KernelDraft] = TypeAdapter(KernelDraft)
+_DRAFTS: TypeAdapter[KernelDraft] = TypeAdapter(TemplateDraft)
+_KERNELS: TypeAdapter[KernelDraft] = TypeAdapter(KernelDraft)
 
 
 def read_suggestion(reply: Reply) -> Suggestion | Unusable:
@@ -212,7 +198,8 @@ def read_template(reply: Reply, file: str, mode: Mode = "template") -> Generated
     def read() -> GeneratedTemplate:
         draft = _object(reply, _DRAFTS if mode == "template" else _KERNELS)
         source = Source(name=file, text=_source(reply))
-        return GeneratedTemplate(template=draft.template(source), seeds=draft.seeds)
+        seeds = draft.seeds if isinstance(draft, TemplateDraft) else ()
+        return GeneratedTemplate(template=draft.template(source), seeds=seeds)
 
     return _guarded(read)
 

@@ -17,7 +17,7 @@ from typing import Literal
 
 from agents.brief import BRIEFS, Brief, RoundSummary
 from agents.evaluator import TemplateEvaluator
-from agents.generation.drafting import Drafted, write_template
+from agents.generation.drafting import write_template
 from agents.halving import HalvingResult, Seeds, round_experiment, rungs, successive_halving
 from agents.llm.port import (
     LanguageModel,
@@ -42,7 +42,7 @@ from agents.planning import (
     overspent,
     suggest,
 )
-from agents.replies import Suggestion, Unusable
+from agents.replies import GeneratedTemplate, Suggestion, Unusable
 from agents.rounds_summary import PARKED
 from agents.static_profile import roofline
 from agents.step_journal import CALLS, CallRecord, Steps
@@ -107,7 +107,7 @@ class Round:
             return self.state.after(summary, None)
         return self._searched(suggestion, drafts, await self._search(drafts))
 
-    async def _plan_and_draft(self) -> tuple[Suggestion, dict[int, Drafted] | str]:
+    async def _plan_and_draft(self) -> tuple[Suggestion, dict[int, GeneratedTemplate] | str]:
         """The models' suggestion and its drafts, or why there is no draft."""
         brief, limits = await self._brief(), self._task.limits
         suggestion = await suggest(brief, self._asker(Role.PLANNING), limits)
@@ -126,9 +126,11 @@ class Round:
 
         return await self._steps.take(f"briefs/r{self._number}", BRIEFS, act)
 
-    async def _drafts(self, brief: Brief, suggestion: Suggestion) -> dict[int, Drafted] | Refused:
+    async def _drafts(
+        self, brief: Brief, suggestion: Suggestion
+    ) -> dict[int, GeneratedTemplate] | Refused:
         """The round's drafts by number. One that fails or waits does not delay the others."""
-        task, drafts, parked = self._task, dict[int, Drafted](), list[RoundStopped]()
+        task, drafts, parked = self._task, dict[int, GeneratedTemplate](), list[RoundStopped]()
         failure: Refused | RoundStopped = Refused(by="The loop", detail="no draft was asked for")
         for draft in range(task.width):
             try:
@@ -255,7 +257,7 @@ class Round:
             confirming=self._evaluator.confirming(),
         )
 
-    async def _search(self, drafts: dict[int, Drafted]) -> HalvingResult:
+    async def _search(self, drafts: dict[int, GeneratedTemplate]) -> HalvingResult:
         experiment = self._share()
         if experiment is None:
             raise RoundStopped("search")
@@ -289,7 +291,7 @@ class Round:
         return await successive_halving(drafts, experiment, inherited, search, propose)
 
     def _searched(
-        self, suggestion: Suggestion, drafts: dict[int, Drafted], result: HalvingResult
+        self, suggestion: Suggestion, drafts: dict[int, GeneratedTemplate], result: HalvingResult
     ) -> RoundsState:
         """The state after the round's search."""
         best = self.state.best

@@ -4,8 +4,7 @@ Shared by the roles whose answers are tried out. Knows neither what is asked nor
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from agents.brief import complaint, repair_messages
 from agents.llm.port import Message, Reply
@@ -22,20 +21,12 @@ RE_ASKS = 1
 """How many unreadable replies in a row are asked for again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Accepted(Generic[T]):
-    """An answer that was accepted, and the number of the attempt."""
-
-    answer: T
-    attempt: int
-
-
 async def accepted_answer(
     first: tuple[Message, ...],
     ask: Ask,
     read: Callable[[Reply], T | Unusable],
     judge: Callable[[int, T], Awaitable[Refused | None]],
-) -> Accepted[T] | Refused:
+) -> T | Refused:
     """The first answer that ``judge`` does not refuse, or the last refusal after all turns.
 
     A repair turn holds the first request, the last answer and the complaint, and nothing else.
@@ -54,7 +45,7 @@ async def accepted_answer(
             unreadable = 0
             refused = await judge(attempt, found)
             if refused is None:
-                return Accepted(found, attempt)
+                return found
         assert refused is not None
         if attempt == REPAIRS or unreadable > RE_ASKS:
             return refused

@@ -5,7 +5,7 @@ compiler.
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import replace
 
 from agents.brief import Brief, generation_messages
 from agents.generation.admission import refusal, usable_seeds
@@ -16,19 +16,9 @@ from agents.settings import Mode
 from agents.turns import accepted_answer
 from agents.verdict import Admitted, Refused
 from tuner.experiment.model import Template
-from tuner.trial import Value
 
 Admit = Callable[[int, Template], Awaitable[Admitted | Refused]]
 """Compiles the corners of an attempt's template and runs one configuration."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Drafted:
-    """An admitted template, values to try first, and the number of the attempt."""
-
-    template: Template
-    seeds: tuple[dict[str, Value], ...]
-    attempt: int
 
 
 async def write_template(
@@ -41,8 +31,11 @@ async def write_template(
     mode: Mode = "template",
     draft: int = 0,
     width: int = 1,
-) -> Drafted | Refused:
-    """A template that follows the suggestion, or the last refusal after all turns."""
+) -> GeneratedTemplate | Refused:
+    """A template that follows the suggestion, or the last refusal after all turns.
+
+    Seeds that are no configurations of it are left out.
+    """
     experiment = brief.experiment
     first = generation_messages(
         brief,
@@ -63,8 +56,7 @@ async def write_template(
         verdict = await admit(attempt, found.template)
         return verdict if isinstance(verdict, Refused) else None
 
-    accepted = await accepted_answer(first, ask, read, judge)
-    if isinstance(accepted, Refused):
-        return accepted
-    template, seeds = accepted.answer.template, accepted.answer.seeds
-    return Drafted(template=template, seeds=usable_seeds(template, seeds), attempt=accepted.attempt)
+    found = await accepted_answer(first, ask, read, judge)
+    if isinstance(found, Refused):
+        return found
+    return replace(found, seeds=usable_seeds(found.template, found.seeds))

@@ -16,21 +16,18 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from agents.llm.port import (
-    MAX_TEXT,
-    NO_USAGE,
     REPLIES,
     REQUESTS,
     ModelUnavailable,
     Reply,
     Request,
-    TokenUsage,
     Waiting,
 )
 from tuner.errors import EnvironmentProblem
@@ -48,29 +45,15 @@ _FOLDERS = ("requests", "replies", "accepted", "problems")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _ReplyFile:
+class _ReplyFile(Reply):
     """A reply as its file holds it. Only ``request`` and ``text`` are required."""
 
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True)
     format: Literal["kernelwright-reply"] = "kernelwright-reply"
     version: Literal[1] = 1
     request: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-    text: Annotated[str, Field(max_length=MAX_TEXT)]
-    finish_reason: Literal["stop", "length", "other"] = "stop"
-    model: Annotated[str, Field(max_length=200)] = ""
-    usage: TokenUsage = NO_USAGE
-    cost_usd: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
-    notes: tuple[Annotated[str, Field(max_length=500)], ...] = ()
 
     def reply(self) -> Reply:
-        return Reply(
-            text=self.text,
-            finish_reason=self.finish_reason,
-            model=self.model,
-            usage=self.usage,
-            cost_usd=self.cost_usd,
-            notes=self.notes,
-        )
+        return Reply(**{one.name: getattr(self, one.name) for one in fields(Reply)})
 
 
 _REPLY_FILES: TypeAdapter[_ReplyFile] = TypeAdapter(_ReplyFile)
@@ -195,8 +178,8 @@ def pending(directory: Path) -> Iterator[Request]:
         if any((directory / folder / path.name).exists() for folder in ("replies", "accepted")):
             continue
         try:
-            fields: Any = json.loads(read_bounded(path, LIMIT_BYTES) or "")
-            request = REQUESTS.validate_json(json.dumps(fields["request"]))
+            found: Any = json.loads(read_bounded(path, LIMIT_BYTES) or "")
+            request = REQUESTS.validate_json(json.dumps(found["request"]))
         except (UnreadableFile, ValueError, TypeError, KeyError, RecursionError):
             continue
         if path.stem == request_name(request):
@@ -212,9 +195,9 @@ def answer(directory: Path, request: Request, reply: Reply) -> None:
     folder = directory / "replies"
     if not folder.is_dir():
         raise EnvironmentProblem(f"{directory}: is not a mailbox: it has no folder replies")
-    fields = REPLIES.dump_python(reply, mode="json")
-    del fields["kind"]
-    found = {"format": "kernelwright-reply", "version": 1, "request": request.digest, **fields}
+    plain = REPLIES.dump_python(reply, mode="json")
+    del plain["kind"]
+    found = {"format": "kernelwright-reply", "version": 1, "request": request.digest, **plain}
     write_whole(
         folder / f"{request_name(request)}.json", json.dumps(found, ensure_ascii=False, indent=1)
     )

@@ -13,10 +13,8 @@ from tuner.results.result import Result
 _STRATEGY_LENGTH = 200
 
 
-def inherited(
-    patterns: tuple[Pattern, ...], experiment: Experiment, device: str
-) -> tuple[Pattern, ...]:
-    """The patterns for an experiment on a device model, nearest first.
+def inherited(patterns: tuple[Pattern, ...], experiment: Experiment) -> tuple[Pattern, ...]:
+    """The patterns for an experiment, nearest first.
 
     For a template those with values of its parameters, else those of similar kernels.
     """
@@ -24,7 +22,7 @@ def inherited(
     if (template := experiment.template) is not None:
         farthest = FARTHEST
         patterns = tuple(one for one in patterns if one.fits(template.parameters))
-    return nearest(patterns, features_of(experiment), device, kernel, farthest)
+    return nearest(patterns, features_of(experiment), kernel, farthest)
 
 
 def seeded(experiment: Experiment, patterns: tuple[Pattern, ...], device: str) -> Experiment:

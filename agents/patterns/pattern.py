@@ -87,22 +87,19 @@ PATTERNS: TypeAdapter[Pattern] = TypeAdapter(Pattern)
 def nearest(
     patterns: Iterable[Pattern],
     features: Features,
-    device: str,
     kernel: str = "",
     farthest: float = FARTHEST,
 ) -> tuple[Pattern, ...]:
     """The patterns at most ``farthest`` from ``features``, nearest first, and few of them.
 
-    At equal distance the kernel's own come first, then those that won on ``device``, then those
-    with the larger gain.
+    At equal distance the kernel's own come first, then those with the larger gain.
     """
 
-    def order(pattern: Pattern) -> tuple[float, bool, bool, float, str]:
+    def order(pattern: Pattern) -> tuple[float, bool, float, str]:
         return (
             distance(pattern.features, features),
             pattern.kernel != kernel,
-            all(winner.device != device for winner in pattern.winners),
-            -pattern.winner_for(device).low,
+            -max(winner.low for winner in pattern.winners),
             pattern.name,
         )
 

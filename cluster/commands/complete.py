@@ -18,7 +18,6 @@ from agents.planning import Limits
 from agents.replies import GeneratedCompletion
 from agents.settings import SECTIONS, AgentSettings, agent_settings
 from agents.step_journal import StepFiles, Steps, recorded_exchanges
-from agents.turns import Accepted
 from agents.verdict import Refused
 from cluster.cli.console import Show, display, say
 from cluster.commands.baseline_check import baseline_problem
@@ -110,7 +109,7 @@ def complete(
         raise NothingValid(
             f"no completion passed; the guesses stay marked. {found.by} reports: {found.detail}"
         )
-    _write(written, function, found.answer, text, verified)
+    _write(written, function, found, text, verified)
     _keep(folder, experiment, name)
     told = f"its reference equals {verified}" if verified else "nothing could verify its reference"
     say(f"wrote {written} and {function.name}; {told}")
@@ -123,15 +122,9 @@ async def _asked(
     trial: "_Trial",
     access: ModelAccess,
     show: Show,
-) -> Accepted[GeneratedCompletion] | Refused:
+) -> GeneratedCompletion | Refused:
     agents = agent_settings(task.experiment) or AgentSettings()
-    settings = replace(agents, model=name)
-    limits = Limits(
-        calls=agents.max_calls,
-        cost_usd=agents.max_cost_usd,
-        tokens=float("inf") if agents.max_tokens is None else agents.max_tokens,
-        seconds=float("inf") if agents.seconds is None else agents.seconds,
-    )
+    settings, limits = replace(agents, model=name), Limits.of(agents)
     model = open_model(
         folder,
         settings,

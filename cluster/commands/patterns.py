@@ -57,7 +57,7 @@ def copy_near(settings: Settings, directory: RunDirectory) -> None:
     agents = agent_settings(directory.experiment)
     if agents is not None and agents.model == "replay":
         return
-    near = inherited(_patterns(settings), directory.experiment, device="")
+    near = inherited(_patterns(settings), directory.experiment)
     directory.write(PATTERNS_FILE, dump_patterns(near))
     if near:
         names = ", ".join(map(str, near))

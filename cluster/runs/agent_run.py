@@ -174,14 +174,6 @@ class AgentRun:
 
 def _task(run: Path, experiment: Experiment, agents: AgentSettings, baseline: Baseline) -> Task:
     device, ceilings = baseline.device, baseline.ceilings
-    limits = Limits(
-        rounds=agents.rounds,
-        patience=agents.patience,
-        calls=agents.max_calls,
-        cost_usd=agents.max_cost_usd,
-        tokens=float("inf") if agents.max_tokens is None else agents.max_tokens,
-        seconds=float("inf") if agents.seconds is None else agents.seconds,
-    )
     return Task(
         experiment=experiment,
         device=device,
@@ -189,13 +181,12 @@ def _task(run: Path, experiment: Experiment, agents: AgentSettings, baseline: Ba
         floor_us=least_times(
             experiment,
             bytes_per_second=_memory_rate(experiment, device, ceilings),
-            flops_per_second=None,
             launch_us=ceilings.launch_ns / 1000
             if ceilings
             else traits_of(device.backend).launch_floor_us,
         ),
         static=baseline.static,
-        limits=limits,
+        limits=Limits.of(agents),
         patterns=read_patterns(run / PATTERNS_FILE),
         mode=agents.mode,
         width=agents.width,

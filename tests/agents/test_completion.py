@@ -18,8 +18,8 @@ from agents.completion import (
 from agents.llm.port import ModelUnavailable, Reply, Waiting
 from agents.llm.replay import Header, Replay, Transcript
 from agents.planning import Limits
+from agents.replies import GeneratedCompletion
 from agents.step_journal import StepFiles, Steps, recorded_exchanges
-from agents.turns import Accepted
 from agents.verdict import Refused
 from tests.tuner.experiment import specs
 from tuner.experiment.digest import kernel_digest
@@ -86,9 +86,9 @@ def test_a_good_answer_completes_the_experiment(experiment, tmp_path):
     model = Model(answer(ranges={"x": [-2, 2]}, tolerances={"out": {"rtol": 1e-5, "atol": 0}}))
     seen = []
     found = run(experiment, model, tmp_path, lambda attempt, completed: seen.append(completed))
-    assert isinstance(found, Accepted)
+    assert isinstance(found, GeneratedCompletion)
     (completed,) = seen
-    assert completed == completed_experiment(experiment, found.answer, "reference.py")
+    assert completed == completed_experiment(experiment, found, "reference.py")
     assert completed.reference.text == PYTHON
     assert completed.arguments[1].range == (-2, 2)
     assert completed.arguments[0].tolerance.rtol == 1e-5
@@ -120,8 +120,8 @@ def test_a_good_answer_completes_the_experiment(experiment, tmp_path):
 def test_a_wrong_answer_is_repaired(experiment, tmp_path, wrong, words):
     model = Model(wrong, answer())
     found = run(experiment, model, tmp_path)
-    assert isinstance(found, Accepted)
-    assert found.attempt == 1
+    assert isinstance(found, GeneratedCompletion)
+    assert len(model.asked) == 2
     assert words in model.asked[1].messages[-1].content
 
 
@@ -134,15 +134,15 @@ def test_a_reference_that_differs_is_repaired_and_at_last_refused(experiment, tm
 
 
 def test_calls_are_recorded_and_replayed(experiment, tmp_path):
-    run(experiment, Model(answer(reference="other"), answer()), tmp_path)
-    assert isinstance(run(experiment, Model(), tmp_path), Accepted)  # nothing is asked again
+    found = run(experiment, Model(answer(reference="other"), answer()), tmp_path)
+    assert run(experiment, Model(), tmp_path) == found  # nothing is asked again
     exchanges = recorded_exchanges(tmp_path / "llm")
     assert [str(one.step) for one in exchanges] == ["r0-d0-completion-a0", "r0-d0-completion-a1"]
     header = Header(
         experiment=experiment.name, kernel=kernel_digest(experiment.kernel), made="by a test"
     )
     replay = Replay(Transcript(header=header, exchanges=exchanges))
-    assert run(experiment, replay, tmp_path / "again").attempt == 1
+    assert run(experiment, replay, tmp_path / "again") == found
     other = replace(experiment, name="other")
     with pytest.raises(ModelUnavailable, match="was recorded for"):
         run(other, replay, tmp_path / "other")

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from agents.generation.drafting import Drafted, write_template
+from agents.generation.drafting import write_template
 from agents.halving import successive_halving
 from agents.llm.port import Message, Reply
 from agents.loop import recorded_brief, run_rounds
 from agents.planning import Ask, Limits, suggest
-from agents.replies import Suggestion
+from agents.replies import GeneratedTemplate, Suggestion
 from agents.step_journal import CallRecord, StepFiles
 from agents.verdict import Admitted, Refused, Verdict, round_verdict
 from tests.agents.test_loop import (
@@ -71,8 +71,8 @@ def test_generation_alone(recorded: tuple[Path, Disk]) -> None:
         return Admitted()
 
     found = asyncio.run(write_template(brief, plan, ask, admit, Limits()))
-    assert isinstance(found, Drafted)
-    assert (found.attempt, len(asked)) == (1, 2)
+    assert isinstance(found, GeneratedTemplate)
+    assert len(asked) == 2
     assert brief.incumbent is not None
     assert brief.incumbent.source.text in asked[0][1].content
 
@@ -93,7 +93,7 @@ def test_tuning_and_testing_alone(recorded: tuple[Path, Disk]) -> None:
     async def propose(number: int, rung: int, found: Verdict) -> tuple[dict[str, Value], ...]:
         raise AssertionError("there is one rung")
 
-    drafted = Drafted(template=template, seeds=(), attempt=0)
+    drafted = GeneratedTemplate(template=template, seeds=())
     outcome = asyncio.run(successive_halving({0: drafted}, experiment, (), search, propose))
     verdict = outcome.verdicts[outcome.winner]
     assert verdict.gained

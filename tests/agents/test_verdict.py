@@ -37,17 +37,11 @@ def test_every_stage_has_a_finder_and_details_are_bounded(stage: Stage) -> None:
     assert len(found.detail) < 4_000
 
 
-def test_the_least_time_is_the_larger_of_bytes_operations_and_launch() -> None:
-    cost = Cost(bytes=Expression.parse("8 * tokens * d"), flops=Expression.parse("tokens * d"))
-    experiment = replace(twice(), cost=cost)
+def test_the_least_time_is_the_larger_of_bytes_and_launch() -> None:
+    experiment = replace(twice(), cost=Cost(bytes=Expression.parse("8 * tokens * d")))
     elements = [16 * 4096, 32 * 5120]
-    memory = least_times(experiment, bytes_per_second=1e12, flops_per_second=1e14, launch_us=0.1)
+    memory = least_times(experiment, bytes_per_second=1e12, launch_us=0.1)
     assert memory == pytest.approx([8 * n / 1e6 for n in elements])
-    arithmetic = least_times(experiment, bytes_per_second=None, flops_per_second=1e9, launch_us=0.1)
-    assert arithmetic == pytest.approx([n / 1e3 for n in elements])
-    launch = least_times(experiment, bytes_per_second=1e15, flops_per_second=None, launch_us=5.0)
-    assert launch == (5.0, 5.0)
-    assert least_times(twice(), bytes_per_second=1e12, flops_per_second=1e12, launch_us=1.0) == (
-        None,
-        None,
-    )
+    assert least_times(experiment, bytes_per_second=1e15, launch_us=5.0) == (5.0, 5.0)
+    assert least_times(experiment, bytes_per_second=None, launch_us=5.0) == (None, None)
+    assert least_times(twice(), bytes_per_second=1e12, launch_us=1.0) == (None, None)

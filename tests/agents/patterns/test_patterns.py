@@ -76,7 +76,7 @@ def test_the_nearest_come_first_and_far_ones_never() -> None:
     near = pattern("b" * 16, replace(MAP, in_place=True))
     far = pattern("c" * 16, replace(MAP, language="cuda", reduces=True, access="gathered"))
     mine = pattern()
-    assert nearest([far, near, mine], MAP, "here") == (mine, near)
+    assert nearest([far, near, mine], MAP) == (mine, near)
 
 
 def test_a_winner_of_this_device_is_preferred() -> None:
@@ -117,7 +117,7 @@ def test_no_gain_leaves_none(nanoseconds) -> None:
 def test_its_values_are_tried_after_the_specs_own() -> None:
     experiment = twice()
     own = replace(experiment, search=replace(experiment.search, seeds=({"VEC": 2},)))
-    near = inherited((pattern(features=features_of(experiment)),), experiment, "here")
+    near = inherited((pattern(features=features_of(experiment)),), experiment)
     assert seeded(own, near, "here").search.seeds == ({"VEC": 2}, {"VEC": 8, "BLOCK": 16})
 
 
@@ -128,8 +128,8 @@ def test_what_no_parameter_fits_is_not_inherited_nor_told_of_unlike_kernels() ->
     unlike = replace(features, reduces=not features.reduces, rank=features.rank + 2)
     foreign = pattern("a" * 16, features, winner(ROWS=4))
     remote = pattern("b" * 16, unlike)
-    assert inherited((foreign, remote), experiment, "here") == (remote,)
-    assert inherited((foreign, remote), model, "here") == (foreign,)
+    assert inherited((foreign, remote), experiment) == (remote,)
+    assert inherited((foreign, remote), model) == (foreign,)
 
 
 def test_the_brief_tells_of_them() -> None:
