@@ -16,7 +16,7 @@ from cluster.campaigns.folder import CampaignFolder, Record, default_name, is_ca
 from cluster.campaigns.plan import load_campaign
 from cluster.campaigns.schedule import Places, Schedule
 from cluster.cli.console import say
-from cluster.runs.agent_run import ModelAccess
+from cluster.runs.model_choice import ModelAccess
 from cluster.runs.placement import Placement
 from cluster.settings import Settings, child_environment, environment_for_ray
 from tuner.errors import EnvironmentProblem, NothingValid

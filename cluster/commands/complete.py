@@ -13,21 +13,22 @@ from numpy.typing import NDArray
 
 from agents.completion import CompletionTask, asker, complete_spec, open_guesses
 from agents.llm.port import ModelUnavailable
-from agents.llm.replay import Header, write_transcript
 from agents.planning import Limits
 from agents.replies import GeneratedCompletion
+from agents.rounds_summary import STEPS
 from agents.settings import SECTIONS, AgentSettings, agent_settings
-from agents.step_journal import StepFiles, Steps, recorded_exchanges
+from agents.step_journal import StepFiles, Steps
 from agents.verdict import Refused
 from cluster.cli.console import Show, display, say
 from cluster.commands.baseline_check import baseline_problem
 from cluster.commands.captures import AFTER
 from cluster.fleets.local import choose
-from cluster.runs.agent_run import ModelAccess
 from cluster.runs.model_choice import (
     TRANSCRIPT,
+    ModelAccess,
     check_endpoint,
     check_models,
+    keep_transcript,
     named_model,
     open_model,
 )
@@ -38,7 +39,6 @@ from tuner.drafts.draft_spec import unread_guesses
 from tuner.errors import EnvironmentProblem, NothingValid, SpecError
 from tuner.experiment.arguments import ResolvedArgument, resolve_arguments
 from tuner.experiment.contents import FromFile
-from tuner.experiment.digest import kernel_digest
 from tuner.experiment.load import load_experiment
 from tuner.experiment.model import Experiment, ShapeBinding
 from tuner.files import make_folder
@@ -50,8 +50,6 @@ from workers.elements import is_float, numpy_dtype
 from workers.inputs import fill
 from workers.reference import ReferenceProcess
 from workers.reference_check import RecordedCase, reference_problem
-
-_STEPS = "llm"
 
 
 def complete(
@@ -110,7 +108,7 @@ def complete(
             f"no completion passed; the guesses stay marked. {found.by} reports: {found.detail}"
         )
     _write(written, function, found, text, verified)
-    _keep(folder, experiment, name)
+    keep_transcript(folder, experiment, name, f"for {folder.name}")
     told = f"its reference equals {verified}" if verified else "nothing could verify its reference"
     say(f"wrote {written} and {function.name}; {told}")
 
@@ -125,16 +123,9 @@ async def _asked(
 ) -> GeneratedCompletion | Refused:
     agents = agent_settings(task.experiment) or AgentSettings()
     settings, limits = replace(agents, model=name), Limits.of(agents)
-    model = open_model(
-        folder,
-        settings,
-        keys=access.keys,
-        endpoints=access.endpoints,
-        exit_when_waiting=access.exit_when_waiting,
-        tell=show,
-    )
+    model = open_model(folder, settings, access, show)
     await model.ready()
-    steps = Steps(StepFiles(folder / _STEPS), time.monotonic)
+    steps = Steps(StepFiles(folder / STEPS), time.monotonic)
     show("completion")
     return await complete_spec(task, asker(model, task.experiment, steps, limits), trial, limits)
 
@@ -312,14 +303,3 @@ def _write(
                 stream.write(contents)
     except OSError as error:
         raise EnvironmentProblem(f"{error.filename} cannot be written: {error.strerror}") from None
-
-
-def _keep(folder: Path, experiment: Experiment, name: str) -> None:
-    """Keep what the model said as a transcript, to be replayed."""
-    if name != "replay":
-        header = Header(
-            experiment=experiment.name,
-            kernel=kernel_digest(experiment.kernel),
-            made=f"by {name.partition(':')[0]} for {folder.name}",
-        )
-        write_transcript(folder / TRANSCRIPT, header, recorded_exchanges(folder / _STEPS))

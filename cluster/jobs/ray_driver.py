@@ -13,6 +13,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from ray.exceptions import RayError, RayTaskError, RpcError, RuntimeEnvSetupErro
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from cluster.cli.console import Update
-from cluster.fleets.claim import Claim, Share
+from cluster.fleets.claim import Claim
 from cluster.fleets.elastic import POLL_SECONDS, draining_nodes
 from cluster.fleets.head_calls import free_rooms
 from cluster.fleets.local import target_remedy
@@ -31,7 +32,8 @@ from cluster.fleets.ray import open_ray_fleet
 from cluster.jobs.job_client import check_reachable
 from cluster.jobs.ray_metrics import DriverMetrics
 from cluster.ray_problems import first_line, no_environment, not_created, ray_problem
-from cluster.runs.agent_run import ModelAccess, open_run
+from cluster.runs.agent_run import open_run
+from cluster.runs.placement import Placement
 from cluster.runs.run_process import RunProcess
 from cluster.settings import Settings, read_keys
 from tuner.backends.registry import traits_of
@@ -134,24 +136,29 @@ class Driver:
     """The one writer of a run directory, on the node where that lies; asynchronous.
 
     For a Ray of this process's own; on a cluster that others started it is an actor.
+
+    Args:
+        path: the run directory, absolute.
+        where: the device wanted, the share of the cluster's GPUs, and how models are reached.
+        gpus: whether benches take Ray's GPUs; by default where the backend has only GPUs.
+        keys: the file with the models' keys, on this node.
+        cache: the folder where compiled binaries are kept from run to run, if they are.
+        job: the batch job that the entry point belongs to.
     """
 
     def __init__(
         self,
         path: Path,
-        device: str | None,
-        share: Share,
-        gpus: bool | None,
-        keys: Path | None,
-        endpoints: tuple[str, ...],
-        exit_when_waiting: bool,
-        cache: Path | None,
-        job: str,
+        where: Placement,
+        *,
+        gpus: bool | None = None,
+        keys: Path | None = None,
+        cache: Path | None = None,
+        job: str = "",
     ) -> None:
-        claim = Claim(share)
-        opener = partial(open_ray_fleet, wanted=device, gpus=gpus, cache=cache, claim=claim)
-        known = {} if keys is None else read_keys(keys)
-        access = ModelAccess(keys=known, endpoints=endpoints, exit_when_waiting=exit_when_waiting)
+        claim = Claim(where.share)
+        opener = partial(open_ray_fleet, wanted=where.device, gpus=gpus, cache=cache, claim=claim)
+        access = replace(where.access, keys={} if keys is None else read_keys(keys))
         self._metrics = DriverMetrics(path.name)
         process = RunProcess(path, opener, job, claim, self._observe)
         self._run = open_run(process, access)
@@ -200,29 +207,11 @@ class RemoteRun:
 
     Args:
         path: the run directory, absolute.
-        device: part of the name of the device wanted.
-        share: how it shares the cluster's GPUs with other runs.
-        gpus: whether benches take Ray's GPUs; by default where the backend has only GPUs.
-        keys: the file with the models' keys, on this node.
-        endpoints: hosts that the user allows as the spec's ``base_url``.
-        exit_when_waiting: end instead of waiting for a model's reply in a mailbox.
-        cache: the folder where compiled binaries are kept from run to run, if they are.
-        job: the batch job that the entry point belongs to.
+        where: as for :class:`Driver`; by default all free GPUs.
+        options: the others of :class:`Driver`.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        device: str | None = None,
-        *,
-        share: Share | None = None,
-        gpus: bool | None = None,
-        keys: Path | None = None,
-        endpoints: tuple[str, ...] = (),
-        exit_when_waiting: bool = False,
-        cache: Path | None = None,
-        job: str = "",
-    ) -> None:
+    def __init__(self, path: Path, where: Placement | None = None, **options: object) -> None:
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         self._name = f"driver:{path}:{secrets.token_hex(4)}"
         # No CPU slot: it only waits, and must not dead-lock with its own workers on two cores.
@@ -233,10 +222,7 @@ class RemoteRun:
             name=self._name,
             scheduling_strategy=here,
         )(DriverActor)
-        self._actor: Any = remote.remote(
-            *(path, device, share or Share(), gpus, keys, endpoints),
-            *(exit_when_waiting, cache, job),
-        )
+        self._actor: Any = remote.remote(path, where or Placement(), **options)
 
     def stop(self, reason: StopReason) -> None:
         """Ask for an end, without waiting for it."""

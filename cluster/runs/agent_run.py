@@ -8,13 +8,11 @@ layout of such a run: ``journal.jsonl`` holds all work outside searches, ``llm/`
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from agents.call_costs import calls_csv
-from agents.llm.replay import Header, write_transcript
 from agents.loop import Ending, run_rounds
 from agents.patterns.store import read_patterns
 from agents.planning import Limits, Task, least_times
@@ -25,7 +23,7 @@ from agents.variants import write_variants
 from cluster.cli.console import Activity, Update
 from cluster.runs.budget import run_estimate
 from cluster.runs.evaluator import BASELINES, Baseline, EngineEvaluator
-from cluster.runs.model_choice import TRANSCRIPT, StoppableModel, open_model
+from cluster.runs.model_choice import ModelAccess, StoppableModel, keep_transcript, open_model
 from cluster.runs.run_layout import round_path
 from cluster.runs.run_process import RunProcess, StopRequests
 from cluster.runs.search_run import EXPORT, PATTERNS_FILE, SearchRun, derived
@@ -35,7 +33,6 @@ from tuner.device import Device
 from tuner.engine.engine import TICK_SECONDS, Engine
 from tuner.engine.session import StopReason
 from tuner.errors import EnvironmentProblem
-from tuner.experiment.digest import kernel_digest
 from tuner.experiment.model import Experiment
 from tuner.files import UnreadableFile, read_bounded
 from tuner.run_directory import RunDirectory, RunView
@@ -43,18 +40,6 @@ from tuner.run_directory import RunDirectory, RunView
 _EXPORT_BYTES = 64 << 20
 BASELINE_STEP = "baseline"
 """The loop's step in which the kernel as it stands is compiled and timed."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelAccess:
-    """How this process reaches models: API keys by name, and whether it waits for replies.
-
-    ``endpoints`` are hosts that the user allows as the spec's ``base_url``.
-    """
-
-    keys: Mapping[str, str] = field(default_factory=dict, repr=False)
-    endpoints: tuple[str, ...] = ()
-    exit_when_waiting: bool = False
 
 
 def open_run(process: RunProcess, access: ModelAccess) -> "SearchRun | AgentRun":
@@ -128,12 +113,7 @@ class AgentRun:
         agents = agent_settings(experiment) or AgentSettings()
         steps = StepFiles(self._path / STEPS)
         model = open_model(
-            self._path,
-            agents,
-            keys=self._access.keys,
-            endpoints=self._access.endpoints,
-            exit_when_waiting=self._access.exit_when_waiting,
-            tell=lambda words: shown.put_nowait(Activity(words=words)),
+            self._path, agents, self._access, lambda words: shown.put_nowait(Activity(words=words))
         )
         with directory.journal() as journal:
             evaluator = EngineEvaluator(
@@ -211,14 +191,8 @@ def _keep(directory: RunDirectory, ending: Ending) -> None:
     with derived():
         write_variants(path / "variants", ending.state.variants)
         directory.write("calls.csv", calls_csv(recorded_exchanges(path / STEPS)))
-        agents = agent_settings(experiment)
-        if agents and agents.model != "replay":
-            header = Header(
-                experiment=experiment.name,
-                kernel=kernel_digest(experiment.kernel),
-                made=f"by {agents.model.partition(':')[0]} in run {directory.info.run}",
-            )
-            write_transcript(path / TRANSCRIPT, header, recorded_exchanges(path / STEPS))
+        agents = agent_settings(experiment) or AgentSettings()
+        keep_transcript(path, experiment, agents.model, f"in run {directory.info.run}")
     if summary.searched is not None:
         exported = round_path(path, summary.searched, summary.suffix) / EXPORT
         for file in (one for one in exported.glob("*") if not one.is_dir()):

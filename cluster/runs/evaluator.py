@@ -195,10 +195,7 @@ class EngineEvaluator:
             RunDirectory.create(path, seeded, "", secret=self._directory.secret).close()
         await self._fleet()
         with self._budget.counted():
-            verdict = await self._search(path, round_number, suffix, self._asked, incumbents)
-        if verdict is None:
-            raise StopRequested
-        return verdict
+            return await self._search(path, round_number, suffix, self._asked, incumbents)
 
     async def search_meanwhile(
         self,
@@ -218,7 +215,7 @@ class EngineEvaluator:
         def asked() -> StopReason | None:
             return "interrupted" if until() or self._asked() is not None else None
 
-        with suppress(DeviceNeeded):
+        with suppress(DeviceNeeded, StopRequested):
             await self._search(path, best.round, suffix, asked, incumbents)
 
     async def confirm_meanwhile(
@@ -234,12 +231,9 @@ class EngineEvaluator:
         old = {fact.trial for fact in known.facts() if isinstance(fact, TrialFinished)}
         if History.of(view.experiment, view.entries()).leader() in (None, *old):
             return None
-        verdict = await self._search(
+        return await self._search(
             path, best.round, suffix, lambda: self._asked() or "stopped", incumbents
         )
-        if verdict is None:
-            raise StopRequested
-        return verdict
 
     async def confirm_finally(self, best: Variant, suffix: str) -> Verdict:
         """Confirm a search's winners on the rest, checkers included, in a copy of the search.
@@ -265,10 +259,7 @@ class EngineEvaluator:
         further = replace(view.experiment, search=search)
         copy_search(view, path, further, facts, self._directory.secret)
         with self._budget.counted():
-            verdict = await self._search(path, best.round, suffix, self._asked, (), rest=True)
-        if verdict is None:
-            raise StopRequested
-        return verdict
+            return await self._search(path, best.round, suffix, self._asked, (), rest=True)
 
     async def _search(
         self,
@@ -279,8 +270,8 @@ class EngineEvaluator:
         incumbents: tuple[IncumbentEntered, ...],
         *,
         rest: bool = False,
-    ) -> Verdict | None:
-        """The verdict of a search once it has come to its end; ``None`` if it was left."""
+    ) -> Verdict:
+        """The verdict of a search; raises :class:`StopRequested` if it was left before its end."""
         found: list[Verdict] = []
 
         fleet = await self._fleet()
@@ -303,16 +294,15 @@ class EngineEvaluator:
             async with aclosing(search) as steps:
                 async for progress in steps:
                     self._tell(replace(progress, round=round_number, suffix=suffix))
-        verdict = found[0] if found else None
-        if verdict is None or verdict.configuration is None:
+        if not found:
+            raise StopRequested
+        (verdict,) = found
+        if verdict.configuration is None:
             return verdict
-        return replace(verdict, static=await self._static(experiment, verdict.configuration))
-
-    async def _static(self, experiment: Experiment, configuration: Configuration) -> StaticProfile:
-        """What the compiler says of a configuration; it was compiled before, so it compiles."""
-        (made,) = await self._compile(experiment, experiment.template, [configuration])
-        device = (await self._fleet()).device
-        return static_profile(made, device) if isinstance(made, Candidate) else UNKNOWN
+        # It was compiled before, so it compiles.
+        (made,) = await self._compile(experiment, experiment.template, [verdict.configuration])
+        compiled = static_profile(made, fleet.device) if isinstance(made, Candidate) else UNKNOWN
+        return replace(verdict, static=compiled)
 
     def _check(self) -> None:
         if self._asked() is not None:

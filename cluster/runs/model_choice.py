@@ -8,7 +8,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -18,9 +18,10 @@ from agents.llm.network import NetworkModel, NetworkSettings, check_known
 from agents.llm.port import REQUESTS, LanguageModel, ModelUnavailable, Reply, Request, Role, Waiting
 from agents.llm.provider_settings import secret_values
 from agents.llm.redaction import Redacting
-from agents.llm.replay import Replay, Transcript, read_transcript
+from agents.llm.replay import Header, Replay, Transcript, read_transcript, write_transcript
 from agents.rounds_summary import STEPS
 from agents.settings import MAILBOX, AgentSettings, agent_settings, with_agent_settings
+from agents.step_journal import recorded_exchanges
 from cluster.cli.console import Activity
 from tuner.engine.engine import TICK_SECONDS, Engine, JournalSink
 from tuner.engine.session import StopReason
@@ -34,6 +35,19 @@ from tuner.files import write_whole
 from tuner.journal.facts import ModelCalled, Span, WorkBegan
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelAccess:
+    """How this process reaches models: API keys by name, and whether it waits for replies.
+
+    ``endpoints`` are hosts that the user allows as the spec's ``base_url``.
+    """
+
+    keys: Mapping[str, str] = field(default_factory=dict, repr=False)
+    endpoints: tuple[str, ...] = ()
+    exit_when_waiting: bool = False
+
 
 GIVE_BACK_SECONDS = 10.0
 """A model that answers sooner leaves the devices with the run: taking them again and preparing the
@@ -176,42 +190,51 @@ def copy_transcript(spec: Path, experiment: Experiment, run: Path) -> None:
     write_whole(run / TRANSCRIPT, text)
 
 
+def keep_transcript(run: Path, experiment: Experiment, model: str, where: str) -> None:
+    """Keep what a model said as the transcript of a run directory, unless it was replayed.
+
+    Raises:
+        EnvironmentProblem: it cannot be written.
+    """
+    if model != "replay":
+        header = Header(
+            experiment=experiment.name,
+            kernel=kernel_digest(experiment.kernel),
+            made=f"by {model.partition(':')[0]} {where}",
+        )
+        write_transcript(run / TRANSCRIPT, header, recorded_exchanges(run / STEPS))
+
+
 def open_model(
-    run: Path,
-    agents: AgentSettings,
-    *,
-    keys: Mapping[str, str],
-    endpoints: Collection[str],
-    exit_when_waiting: bool,
-    tell: Callable[[str], None],
+    run: Path, agents: AgentSettings, access: ModelAccess, tell: Callable[[str], None]
 ) -> LanguageModel:
     """Open the model of a run directory. Keys are redacted from requests and replies.
 
     ``tell`` shows which reply a mailbox waits for.
 
     Raises:
-        SpecError: the transcript is missing or damaged, or the spec's ``base_url`` is not among the
-            hosts in ``endpoints``.
+        SpecError: the transcript is missing or damaged, or the user does not allow the host of the
+            spec's ``base_url``.
         EnvironmentProblem: the mailbox cannot be created, or is gone since the run began.
     """
     if agents.model == "replay":
         return Replay(read_transcript(run / TRANSCRIPT))
-    if message := _endpoint_problem(agents, endpoints):
+    if message := _endpoint_problem(agents, access.endpoints):
         raise SpecError(f"agents.base_url: {message}")
-    secrets = secret_values(keys)
+    secrets = secret_values(access.keys)
     if agents.model.startswith(MAILBOX):
         box = Path(agents.model.removeprefix(MAILBOX))
         if not box.is_dir() and any((run / STEPS).glob("*")):
             raise EnvironmentProblem(
                 f"the mailbox {box} is gone: make the folder again, or a link to where it is now"
             )
-        mailbox = Mailbox(box, exit_when_waiting=exit_when_waiting, tell=tell)
+        mailbox = Mailbox(box, exit_when_waiting=access.exit_when_waiting, tell=tell)
         return Redacting(mailbox, secrets)
     own = {Role.PLANNING: agents.planner, Role.GENERATION: agents.generator}
     network = NetworkModel(
         models=(agents.model, *agents.fallbacks),
         roles={role: (model, *agents.fallbacks) for role, model in own.items() if model},
-        keys=keys,
+        keys=access.keys,
         settings=NetworkSettings(
             temperature=agents.temperature, seed=agents.seed, base_url=agents.base_url
         ),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypedDict
 
 from cluster.fleets.claim import Share, read_labels
-from cluster.runs.agent_run import ModelAccess
+from cluster.runs.model_choice import ModelAccess
 
 
 class PlaceOptions(TypedDict):

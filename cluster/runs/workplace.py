@@ -88,14 +88,7 @@ def _on_cluster(where: Placement, settings: Settings) -> Iterator[Workplace]:
 
         def start(folder: Path) -> Running:
             return ray_driver.RemoteRun(
-                folder,
-                where.device,
-                share=where.share,
-                keys=keys,
-                endpoints=where.access.endpoints,
-                exit_when_waiting=where.access.exit_when_waiting,
-                cache=settings.cache,
-                job=settings.job,
+                folder, where, keys=keys, cache=settings.cache, job=settings.job
             )
 
         with ray_driver.connected(settings):
@@ -119,18 +112,9 @@ def _on_own_ray(where: Placement, settings: Settings) -> Iterator[Workplace]:
         # It takes a second, and Ray needs longer. Ctrl-C must not leave half of it imported.
         threading.Thread(target=import_hyperopt, name="import").start()
         ray.wait()
-        driver = ray_driver.Driver(
-            folder,
-            where.device,
-            # No other run uses a Ray that was started for this one: it keeps its GPUs.
-            share=replace(where.share, keep=True),
-            gpus=None,
-            keys=keys,
-            endpoints=where.access.endpoints,
-            exit_when_waiting=where.access.exit_when_waiting,
-            cache=settings.cache,
-            job=settings.job,
-        )
+        # No other run uses a Ray that was started for this one: it keeps its GPUs.
+        alone = replace(where, share=replace(where.share, keep=True))
+        driver = ray_driver.Driver(folder, alone, keys=keys, cache=settings.cache, job=settings.job)
         return own_run.OwnRun(folder, driver)
 
     with ExitStack() as stack:

@@ -18,8 +18,8 @@ from agents.settings import AgentSettings, with_agent_settings
 from agents.step_journal import recorded_exchanges
 from cluster.commands.report import FILES, report
 from cluster.commands.results import export, is_over, stop
-from cluster.runs.agent_run import AgentRun, ModelAccess, open_run
-from cluster.runs.model_choice import TRANSCRIPT, UNANSWERED
+from cluster.runs.agent_run import AgentRun, open_run
+from cluster.runs.model_choice import TRANSCRIPT, UNANSWERED, ModelAccess
 from cluster.runs.resuming import allow_seconds
 from cluster.runs.run_layout import searches_begun
 from cluster.runs.run_process import RunProcess

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from cluster.fleets.claim import Share
+from cluster.runs.placement import Placement
 from tests.cluster.faults import (
     PATIENCE,
     begin,
@@ -48,7 +49,7 @@ class Run:
     async def _follow(self):
         from cluster.jobs.ray_driver import RemoteRun
 
-        run = RemoteRun(self.path, gpus=True, share=Share(wait=True))
+        run = RemoteRun(self.path, Placement(share=Share(wait=True)), gpus=True)
         async for progress in run.progress():
             self.said.append(str(progress))
 

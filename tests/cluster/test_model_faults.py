@@ -10,7 +10,8 @@ from agents.rounds_summary import read_summary
 from agents.settings import AgentSettings, with_agent_settings
 from cluster.commands.report import conclude
 from cluster.commands.results import is_over
-from cluster.runs.agent_run import AgentRun, ModelAccess
+from cluster.runs.agent_run import AgentRun
+from cluster.runs.model_choice import ModelAccess
 from cluster.runs.run_process import RunProcess
 from tests.agents.devices import CPU
 from tests.agents.llm.server import KEY, answers, completion, drops, fails, serving

@@ -10,7 +10,7 @@ from agents.settings import SECTIONS, AgentSettings
 from cluster.commands.find_spec import BUNDLED, bundled_names, find_spec
 from cluster.commands.runs import _run_directory
 from cluster.commands.validate import validate
-from cluster.runs.model_choice import check_endpoint, check_models, open_model
+from cluster.runs.model_choice import ModelAccess, check_endpoint, check_models, open_model
 from cluster.settings import Settings
 from tests.cluster.kernels import SPEC, kernelwright, write_experiment
 from tuner.errors import EnvironmentProblem, SpecError
@@ -126,8 +126,7 @@ def test_a_model_id_names_no_server(tmp_path):
 def opened(run, endpoints):
     settings = AgentSettings(model="openai/x", base_url=SERVED)
     keys = {"OPENAI_API_KEY": "sk-of-the-user"}
-    more = {"exit_when_waiting": True, "tell": print}
-    return open_model(run, settings, keys=keys, endpoints=endpoints, **more)
+    return open_model(run, settings, ModelAccess(keys=keys, endpoints=endpoints), print)
 
 
 def test_a_mailbox_is_looked_at_and_not_made(tmp_path):
@@ -143,15 +142,15 @@ def test_a_mailbox_is_looked_at_and_not_made(tmp_path):
 
 def test_a_mailbox_that_is_gone_since_the_run_began_is_not_made_again(tmp_path):
     box, agents = tmp_path / "box", AgentSettings(model=f"mailbox:{tmp_path / 'box'}")
-    options = {"keys": {}, "endpoints": (), "exit_when_waiting": True, "tell": print}
-    open_model(tmp_path, agents, **options)
+    access = ModelAccess(exit_when_waiting=True)
+    open_model(tmp_path, agents, access, print)
     (tmp_path / "llm").mkdir()
     (tmp_path / "llm" / "baseline.json").write_text("{}")
     box.rename(tmp_path / "moved")
     with pytest.raises(EnvironmentProblem, match="box is gone: make the folder again, or a link"):
-        open_model(tmp_path, agents, **options)
+        open_model(tmp_path, agents, access, print)
     box.symlink_to("moved")
-    open_model(tmp_path, agents, **options)
+    open_model(tmp_path, agents, access, print)
 
 
 def test_before_a_model_writes_a_template_its_space_is_not_known(tmp_path, capsys):

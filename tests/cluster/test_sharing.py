@@ -12,8 +12,8 @@ from cluster.fleets.claim import Claim, Share, read_labels
 from cluster.fleets.gpus import choose_nodes
 from cluster.fleets.holders import describe
 from cluster.runs import agent_run, model_choice
-from cluster.runs.agent_run import AgentRun, ModelAccess
-from cluster.runs.model_choice import with_agents
+from cluster.runs.agent_run import AgentRun
+from cluster.runs.model_choice import ModelAccess, with_agents
 from cluster.runs.placement import Placement
 from cluster.runs.run_process import RunProcess
 from cluster.runs.search_run import opening
@@ -239,7 +239,7 @@ async def followed(run, **share):
     """What a run on Ray's GPUs says until its end."""
     from cluster.jobs.ray_driver import RemoteRun
 
-    remote = RemoteRun(run, gpus=True, share=Share(**share))
+    remote = RemoteRun(run, Placement(share=Share(**share)), gpus=True)
     return [str(update) async for update in remote.progress()]
 
 

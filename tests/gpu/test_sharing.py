@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from cluster.fleets.claim import Share
+from cluster.runs.placement import Placement
 from tuner.experiment.load import load_experiment
 from tuner.run_directory import RunDirectory, RunView
 from workers.backends.cuda.device import open_device
@@ -28,7 +29,7 @@ def test_two_runs_of_one_gpu_each_both_end(tmp_path, ray_here):
     from cluster.jobs.ray_driver import RemoteRun
 
     async def follow(run):
-        remote = RemoteRun(run, share=Share(gpus=1, wait=True))
+        remote = RemoteRun(run, Placement(share=Share(gpus=1, wait=True)))
         return [str(update) async for update in remote.progress()]
 
     async def both():
