@@ -5,7 +5,6 @@ run printed; and, made from these, ``report.md`` and ``report.csv``. What a run 
 directory alone. One process at a time works on a campaign, by a lease as for runs.
 """
 
-import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -154,8 +153,3 @@ def read_record(path: Path) -> Record:
             "with the one that wrote it"
         )
     return record
-
-
-def default_name(campaign: Campaign) -> str:
-    """The name of a new folder for a campaign."""
-    return f"{campaign.name}-{datetime.now().astimezone():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"

@@ -13,7 +13,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import ConfigDict, Field
 
 from agents.settings import ModelId
-from cluster.commands.find_spec import BUNDLED, bundled_names
+from cluster.commands.find_spec import bundled_file, bundled_names
 from tuner.errors import SpecError
 from tuner.experiment.contents import STRICT, Positive, Seconds
 from tuner.experiment.fields import read_text
@@ -116,9 +116,7 @@ def _has_kernel(file: Path) -> bool:
     """Whether it has a spec's key; also where it cannot be read, so that its run says why."""
     try:
         data = parse(read_text(file), str(file)).data
-    except ValueError:
-        return True
-    except SpecError:
+    except (ValueError, SpecError):
         return True
     return isinstance(data, dict) and "kernel" in data
 
@@ -131,25 +129,20 @@ def _settled(campaign: Campaign, path: Path) -> Campaign:
         spec = Path(run.spec)
         longer = f"{spec.parent.name}_{spec.stem}" if spec.parent.name else spec.stem
         name = run.name or plain_name(spec.stem if stems[spec.stem] == 1 else longer)
-        runs.append(replace(run, name=name, spec=_located(run.spec, path.parent)))
+        runs.append(replace(run, name=name, spec=_located(run.spec, path.parent) or run.spec))
     return replace(campaign, name=campaign.name or plain_name(path.stem), runs=tuple(runs))
 
 
-def _located(spec: str, folder: Path) -> str:
-    place = folder / spec
-    return str(place) if place.is_file() or not _bundled(spec) else spec
-
-
-def _bundled(spec: str) -> bool:
-    folder, _, stem = spec.partition("/")
-    names = bundled_names()
-    inside = folder in names and stem.isidentifier()
-    return spec in names or (inside and (BUNDLED / folder / f"{stem}.yaml").is_file())
+def _located(spec: str, folder: Path) -> str | None:
+    """The absolute path of a spec, or the name of a bundled one; ``None`` if it is neither."""
+    if (folder / spec).is_file():
+        return str(folder / spec)
+    return spec if spec in bundled_names() or bundled_file(spec) else None
 
 
 def _missing(campaign: Campaign, document: Document, folder: Path) -> Iterator[Problem]:
     for index, run in enumerate(campaign.runs):
-        if not ((folder / run.spec).is_file() or _bundled(run.spec)):
+        if _located(run.spec, folder) is None:
             words = f"no such file, and no bundled experiment: {run.spec}"
             yield document.problem(("runs", index, "spec"), words)
 

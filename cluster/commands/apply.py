@@ -9,12 +9,11 @@ from pathlib import Path
 import typer
 
 from cluster.cli.console import say
-from cluster.commands.results import result_view
+from cluster.commands.results import history_of, result_view
 from tuner.errors import EnvironmentProblem, SpecError
 from tuner.export.application import Application, FileChange, apply_run
 from tuner.export.regions import has_regions, without_regions
 from tuner.files import UnreadableFile, read_bounded, write_whole
-from tuner.journal.history import History
 from tuner.run_directory import RunView
 
 MAX_BYTES = 4 << 20
@@ -37,7 +36,7 @@ def apply(run_dir: Path, file: Path, *, write: bool, root: Path | None) -> None:
     if text is None:
         raise SpecError(f"no such file: {file}")
     view = result_view(run_dir)
-    history = History.of(view.experiment, view.entries())
+    history = history_of(view)
     run = RunView.open(run_dir).info.run
     application = apply_run(history, run, place.path, text, place.read)
     if write:

@@ -12,12 +12,13 @@ from pathlib import Path
 import typer
 
 from cluster.campaigns import summary
-from cluster.campaigns.folder import CampaignFolder, Record, default_name, is_campaign
+from cluster.campaigns.folder import CampaignFolder, Record, is_campaign
 from cluster.campaigns.plan import load_campaign
 from cluster.campaigns.schedule import Places, Schedule
 from cluster.cli.console import say
 from cluster.runs.model_choice import ModelAccess
 from cluster.runs.placement import Placement
+from cluster.runs.run_layout import new_name
 from cluster.settings import Settings, child_environment, environment_for_ray
 from tuner.errors import EnvironmentProblem, NothingValid
 from tuner.experiment.longest import LONGEST_SECONDS
@@ -99,7 +100,7 @@ def _folder(
     planned = load_campaign(path)
     if seconds is not None:
         planned = replace(planned, seconds=seconds)
-    default = Path("campaigns", default_name(planned))
+    default = Path("campaigns", new_name(planned.name))
     return CampaignFolder.create(
         settings.lasting(output, default, "--output"),
         Record(campaign=planned, fleet=fleet, device=device),

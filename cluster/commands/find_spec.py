@@ -16,7 +16,7 @@ from cluster.cli.console import say
 from tuner.backends.registry import backends
 from tuner.errors import KernelwrightError, NothingValid, SpecError
 from tuner.experiment.load import load_experiment
-from tuner.experiment.model import Experiment, Template
+from tuner.experiment.model import Experiment
 from tuner.integrity.source_rules import source_violations
 from workers.devices.discover import list_devices
 
@@ -26,6 +26,13 @@ BUNDLED = Path(__file__).parents[2] / "deploy" / "experiments"
 def bundled_names() -> list[str]:
     """The names of the bundled experiments."""
     return sorted(path.parent.name for path in BUNDLED.glob("*/opencl.yaml"))
+
+
+def bundled_file(name: str) -> Path | None:
+    """The file of a bundled experiment that ``NAME/STEM`` names, if there is one."""
+    folder, _, stem = name.partition("/")
+    path = BUNDLED / folder / f"{stem}.yaml"
+    return path if folder in bundled_names() and stem.isidentifier() and path.is_file() else None
 
 
 def find_spec(spec: str, has_gpu: Callable[[], bool]) -> Path:
@@ -55,9 +62,8 @@ def find_spec(spec: str, has_gpu: Callable[[], bool]) -> Path:
             path = BUNDLED / spec / f"{backend.name}.yaml"
             if path.is_file() and (not backend.gpu_only or has_gpu()):
                 return path
-    folder, _, stem = spec.partition("/")
-    if folder in names and stem.isidentifier() and (BUNDLED / folder / f"{stem}.yaml").is_file():
-        return BUNDLED / folder / f"{stem}.yaml"
+    if (found := bundled_file(spec)) is not None:
+        return found
     with suppress(OSError):
         if path.is_dir():
             raise SpecError(f"{spec} is a folder: name the .yaml file in it")
@@ -76,13 +82,8 @@ def _files_like(path: Path) -> list[str]:
     return []
 
 
-def load_tunable(path: Path) -> tuple[Experiment, Template]:
-    """The experiment in a file, and its template; raises what :func:`tunable` and loading raise."""
-    return tunable(load_experiment(path, SECTIONS))
-
-
-def tunable(experiment: Experiment) -> tuple[Experiment, Template]:
-    """The experiment and its template: the user's own, or one that rules derive from the kernel.
+def tunable(experiment: Experiment) -> Experiment:
+    """The experiment with a template: the user's own, or one that rules derive from the kernel.
 
     Raises:
         SpecError: there is no template, and the kernel has nothing to vary.
@@ -97,7 +98,7 @@ def tunable(experiment: Experiment) -> tuple[Experiment, Template]:
             typer.echo(f"  {note.what}: {note.why}", err=True)
     if reasons := source_violations(experiment, template):
         raise NothingValid("the source rules refuse the template:\n  " + "\n  ".join(reasons))
-    return replace(experiment, template=template), template
+    return replace(experiment, template=template)
 
 
 def machine_has_gpu() -> bool:

@@ -10,11 +10,10 @@ import typer
 
 from cluster.cli.console import say
 from cluster.commands.applications import end, recording_folder, tell
-from cluster.commands.results import result_view
+from cluster.commands.results import history_of, result_view
 from tuner.errors import NothingValid, SpecError
 from tuner.export.bundle import Export
 from tuner.export.substitution import SubstitutionRule, substitution_rules
-from tuner.journal.history import History
 from tuner.plan import Binary, Build
 from tuner.printable import counted
 from tuner.report.text import time_text
@@ -50,7 +49,7 @@ def inject(
     view = result_view(run_dir)
     if view.experiment.kernel.language != "cuda":
         raise SpecError(f"{run_dir}: only CUDA kernels can be injected")
-    export = Export.of(History.of(view.experiment, view.entries()))
+    export = Export.of(history_of(view))
     with recording_folder() as folder:
         names = _write_rules(export, folder, kernel)
         runs = _Runs(application, folder, verify=verify, as_json=as_json)

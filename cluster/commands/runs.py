@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import secrets
 import shutil
 import signal
 import sys
@@ -10,7 +9,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import NoReturn, Unpack
@@ -29,7 +27,7 @@ from cluster.runs.model_choice import (
 )
 from cluster.runs.placement import Placement, PlaceOptions
 from cluster.runs.resuming import allow_seconds, interrupt_note, resume_command
-from cluster.runs.run_layout import STOP_FILE
+from cluster.runs.run_layout import STOP_FILE, new_name
 from cluster.runs.workplace import Running, Workplace, workplace
 from cluster.settings import Settings
 from tuner.drafts.draft_spec import guesses_left, unread_guesses
@@ -117,12 +115,12 @@ def new_run(
         check_endpoint(path, given, asked, where.access.endpoints)
         check_models(path, given, asked, model)
         if asked == "none":
-            experiment = replace(tunable(given)[0], agents=None)
+            experiment = replace(tunable(given), agents=None)
         else:
             experiment = with_agents(given, asked)
         experiment = _with_budget(experiment, trials, seconds)
         place.check(experiment.kernel.language)
-        folder = _run_directory(run_dir, experiment.name, settings)
+        folder = settings.lasting(run_dir, Path("runs", new_name(experiment.name)), "--run-dir")
         if begun(folder):
             _check_same(RunView.open(folder), given, path)
         directory = RunDirectory.create(
@@ -233,13 +231,6 @@ def _with_budget(experiment: Experiment, trials: int | None, seconds: float | No
         seconds=search.seconds if seconds is None else seconds,
     )
     return replace(experiment, search=search)
-
-
-def _run_directory(wanted: Path | None, name: str, settings: Settings) -> Path:
-    """The path of a new run directory; raises :class:`SpecError` if a job would lose it."""
-    # Many runs of a spec may begin within a second, on several nodes.
-    default = f"{name}-{datetime.now().astimezone():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
-    return settings.lasting(wanted, Path("runs", default), "--run-dir")
 
 
 def _follow(run: Running, folder: Path, where: Placement, *, as_json: bool) -> None:

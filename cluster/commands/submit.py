@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import secrets
 import shlex
 import shutil
 import signal
@@ -10,7 +9,6 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from datetime import datetime
 from pathlib import Path
 
 import typer
@@ -21,6 +19,7 @@ from cluster.commands.find_spec import bundled_names, find_spec
 from cluster.jobs.job_client import STOPPING, JobEnd, JobServer
 from cluster.jobs.package_check import OURS
 from cluster.runs.model_choice import transcript_beside
+from cluster.runs.run_layout import new_name
 from cluster.settings import take_job_server
 from tuner.errors import EnvironmentProblem, SpecError
 from tuner.experiment.load import dump_resolved, load_experiment
@@ -147,9 +146,8 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def job_name(name: str) -> str:
-    """A new job's name, which needs no quotes in a shell: many may begin within a second."""
-    now = datetime.now().astimezone()
-    return f"{plain_name(name)}-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+    """A new job's name, which needs no quotes in a shell."""
+    return new_name(plain_name(name))
 
 
 def _followed(server: JobServer, job: str, again: str) -> JobEnd:

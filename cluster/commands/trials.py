@@ -9,12 +9,14 @@ from dataclasses import asdict, replace
 
 import typer
 
-from cluster.commands.find_spec import find_spec, load_tunable, machine_has_gpu
+from agents.settings import SECTIONS
+from cluster.commands.find_spec import find_spec, machine_has_gpu, tunable
 from cluster.fleets.local import choose
 from tuner.candidate import BASELINE, Candidate
 from tuner.engine.candidates import Candidates
 from tuner.engine.work import BenchSetup
 from tuner.errors import NothingValid, SpecError
+from tuner.experiment.load import load_experiment
 from tuner.experiment.model import Experiment, ShapeBinding, Template
 from tuner.plan import CellPlan
 from tuner.printable import counted
@@ -33,7 +35,9 @@ def trial(
         SpecError: a parameter or symbol is missing or unknown, or has no such value.
         NothingValid: the baseline or the configuration was rejected.
     """
-    experiment, template = load_tunable(find_spec(spec, machine_has_gpu))
+    experiment = tunable(load_experiment(find_spec(spec, machine_has_gpu), SECTIONS))
+    template = experiment.template
+    assert template is not None, "it is tunable"
     if shape is not None:
         tune = (ShapeBinding(_symbols(experiment, shape)),)
         experiment = replace(experiment, shapes=replace(experiment.shapes, tune=tune, held_out=()))

@@ -57,7 +57,7 @@ def validate(
     nothing_to_vary = ""
     if experiment.template is not None or not rounds:
         try:
-            experiment = tunable(experiment)[0]
+            experiment = tunable(experiment)
         except SpecError as problem:
             if experiment.template is not None:
                 raise

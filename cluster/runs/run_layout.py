@@ -1,5 +1,7 @@
-"""What lies in a run directory besides the run's own files: searches of rounds, the stop file."""
+"""Names: of new runs, and of what lies in a run directory besides the run's own files."""
 
+import secrets
+from datetime import datetime
 from pathlib import Path
 
 from tuner.run_directory import begun
@@ -9,6 +11,11 @@ STOP_FILE = "stop"
 
 STOP_NOW = "now"
 """What the stop file says where the run is not to confirm what it found."""
+
+
+def new_name(name: str) -> str:
+    """A name for a new run, job or campaign: many may begin within a second, on several nodes."""
+    return f"{name}-{datetime.now().astimezone():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
 
 
 def round_path(run: Path, number: int, suffix: str = "") -> Path:

@@ -6,15 +6,13 @@ from pathlib import Path
 
 from agents.rounds_summary import RoundsSummary, read_summary
 from agents.settings import agent_settings
-from cluster.commands.results import awaits_device, result_view, state_of
+from cluster.commands.results import awaits_device, result_of, state_of, tried
 from cluster.runs.run_layout import searches_begun
 from tuner.errors import KernelwrightError
 from tuner.journal.counts import RunCounts
-from tuner.journal.history import History
 from tuner.journal.tail import JournalTail
 from tuner.report.convergence import Climb
 from tuner.report.live import LiveSearch
-from tuner.results.summary import summarise
 from tuner.results.verdict import verdict_text
 from tuner.run_directory import JOURNAL, RunView
 
@@ -136,7 +134,7 @@ class RunFollower:
         if state == "interrupted" and not own.written:
             state = "starting"
         if over and not self._verdict:
-            self._verdict = _verdict(self.path)
+            self._verdict = verdict_text(result_of(self.path)[1])
         numbers = [int(name) for name in searches if name.isdecimal()]
         latest = max(searches.values(), key=lambda one: one.written, default=own)
         speedup, configuration = max(
@@ -153,11 +151,7 @@ class RunFollower:
             device=device.name if device else "",
             round=max(numbers, default=0),
             rounds=agents.rounds if agents else 0,
-            tried=sum(
-                trial.outcome is not None
-                for history in histories
-                for trial in history.trials.values()
-            ),
+            tried=tried(histories),
             rejected=sum(history.rejected for history in histories),
             seconds=_seconds(own, searches),
             speedup=speedup,
@@ -191,8 +185,3 @@ def _seconds(own: LiveSearch, searches: Mapping[str, LiveSearch]) -> float:
     """Seconds from the first to the last entry."""
     written = max([own.written, *(one.written for one in searches.values())])
     return max(0.0, written - own.begun) if own.begun else 0.0
-
-
-def _verdict(run: Path) -> str:
-    view = result_view(run)
-    return verdict_text(summarise(History.of(view.experiment, view.entries())))

@@ -8,7 +8,6 @@ import pytest
 from agents.llm.mailbox import check_mailbox
 from agents.settings import SECTIONS, AgentSettings
 from cluster.commands.find_spec import BUNDLED, bundled_names, find_spec
-from cluster.commands.runs import _run_directory
 from cluster.commands.validate import validate
 from cluster.runs.model_choice import ModelAccess, check_endpoint, check_models, open_model
 from cluster.settings import Settings
@@ -201,9 +200,9 @@ def test_a_kernel_is_no_spec_but_has_one_made(tmp_path, monkeypatch, name):
 @pytest.mark.parametrize("wanted", [Path("runs/mine"), Path.cwd() / "mine"])
 def test_a_job_does_not_keep_its_run_in_the_folder_that_vanishes(wanted):
     with pytest.raises(SpecError, match="Ray deletes when the job ends: give an absolute path"):
-        _run_directory(wanted, "scale", JOB)
+        JOB.lasting(wanted, Path("runs/scale"), "--run-dir")
 
 
 def test_a_job_keeps_its_run_in_the_home_folder_or_where_it_was_told(tmp_path):
-    assert _run_directory(None, "scale", JOB).parent == Path.home() / "kernelwright-runs"
-    assert _run_directory(tmp_path / "mine", "scale", JOB) == tmp_path / "mine"
+    assert JOB.lasting(None, Path("runs/scale"), "").parent == Path.home() / "kernelwright-runs"
+    assert JOB.lasting(tmp_path / "mine", Path("runs/scale"), "") == tmp_path / "mine"
