@@ -10,22 +10,18 @@ from dataclasses import dataclass, replace
 from agents.brief import completion_messages
 from agents.llm.port import (
     LanguageModel,
-    Message,
     ModelUnavailable,
-    Position,
     Request,
     Role,
-    StepKey,
     Waiting,
 )
-from agents.planning import Ask, Limits, overspent
+from agents.planning import Limits, overspent
 from agents.reference_rules import reference_violation
 from agents.replies import CompletionDraft, GeneratedCompletion, read_completion
-from agents.step_journal import CALLS, CallRecord, Steps
-from agents.turns import accepted_answer
+from agents.step_journal import CallRecord, Steps
+from agents.turns import Ask, accepted_answer, asker
 from agents.verdict import Refused
 from tuner.experiment.check import check
-from tuner.experiment.digest import kernel_digest
 from tuner.experiment.fields import PythonFunction
 from tuner.experiment.model import Argument, Experiment
 from tuner.experiment.tolerances import default_tolerance
@@ -104,35 +100,23 @@ def completed_experiment(
     )
 
 
-def asker(model: LanguageModel, experiment: Experiment, steps: Steps, limits: Limits) -> Ask:
-    """Asks a model for a completion: each call once, within the budget.
+def completion_asker(
+    model: LanguageModel, experiment: Experiment, steps: Steps, limits: Limits
+) -> Ask:
+    """Asks a model for a completion, within the budget.
 
     What it returns raises ``ModelUnavailable`` where the budget or the model gives no reply.
     """
 
     async def call(request: Request) -> CallRecord:
-        price = await model.price(request) or 0.0
-        most = request.input_tokens + request.max_output_tokens
-        if reason := overspent(limits, steps.spent, tokens=most, price=price):
+        if reason := overspent(limits, steps.spent, request, await model.price(request)):
             raise ModelUnavailable(f"the budget of the agents ({reason}) covers no further call")
         reply = await model.complete(request)
         if isinstance(reply, Waiting):
             raise ReplyPending(f"no reply yet to {reply.where}; run this again once it is there")
         return CallRecord(request=request.digest, reply=reply)
 
-    async def ask(attempt: int, messages: tuple[Message, ...], complaint: str) -> CallRecord:
-        step = StepKey(round=0, draft=0, role=Role.COMPLETION, attempt=attempt)
-        request = Request(
-            position=Position(
-                experiment=experiment.name, kernel=kernel_digest(experiment.kernel), step=step
-            ),
-            messages=messages,
-            max_output_tokens=limits.output_tokens,
-            complaint=complaint,
-        )
-        return await steps.take(str(step), CALLS, lambda: call(request))
-
-    return ask
+    return asker(steps, experiment, call, Role.COMPLETION, output_tokens=limits.output_tokens)
 
 
 def _problems(experiment: Experiment, draft: CompletionDraft) -> Iterator[str]:

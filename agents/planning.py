@@ -6,7 +6,7 @@ what a model is told in :mod:`agents.brief`.
 
 import hashlib
 import json
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -15,17 +15,16 @@ from agents.brief import (
     RoundSummary,
     ShapeTimes,
     Specialist,
-    complaint,
     planning_messages,
-    repair_messages,
 )
-from agents.llm.port import Message
+from agents.llm.port import Request
 from agents.patterns.pattern import Pattern
-from agents.replies import READER, Suggestion, Unusable, read_suggestion
+from agents.replies import Suggestion, read_suggestion
 from agents.settings import AgentSettings, Mode
 from agents.static_profile import UNKNOWN, StaticProfile
-from agents.step_journal import CallRecord, CallTotals
-from agents.verdict import Verdict
+from agents.step_journal import CallTotals
+from agents.turns import Ask, accepted_answer
+from agents.verdict import Refused, Verdict
 from tuner.device import Device
 from tuner.experiment.arguments import moved_bytes
 from tuner.experiment.model import Experiment, Template
@@ -52,9 +51,6 @@ STOP_DETAILS: dict[str, str] = {
 
 NEAR_CEILING = 0.95
 """A run stops once every shape reaches this share of the possible speed."""
-
-Ask = Callable[[int, tuple[Message, ...], str], Awaitable[CallRecord]]
-"""Asks the role's model: attempt, messages, and the complaint about the last reply, if any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,13 +266,16 @@ def stop_reason(task: Task, state: RoundsState) -> StopReason | None:
     return None
 
 
-def overspent(limits: Limits, spent: CallTotals, *, tokens: int, price: float) -> StopReason | None:
-    """Why a call of up to ``tokens`` and ``price`` is not made; ``None`` if it fits the budget."""
+def overspent(
+    limits: Limits, spent: CallTotals, request: Request, price: float | None
+) -> StopReason | None:
+    """Why a request is not made; ``None`` if the highest that it may cost fits the budget."""
+    tokens = request.input_tokens + request.max_output_tokens
     if spent.calls >= limits.calls:
         return "calls"
     if spent.input_tokens + spent.output_tokens + tokens > limits.tokens:
         return "tokens"
-    if spent.cost_usd >= limits.cost_usd or spent.cost_usd + price > limits.cost_usd:
+    if spent.cost_usd >= limits.cost_usd or spent.cost_usd + (price or 0.0) > limits.cost_usd:
         return "cost"
     if spent.seconds >= limits.seconds:
         return "seconds"
@@ -337,15 +336,14 @@ def _specialists(state: RoundsState, shapes: tuple[ShapeTimes, ...]) -> Iterator
             )
 
 
-async def suggest(brief: Brief, ask: Ask, limits: Limits) -> Suggestion | Unusable:
+async def suggest(brief: Brief, ask: Ask, limits: Limits) -> Suggestion | Refused:
     """One suggestion. After an unusable reply the model is asked once more."""
     messages = planning_messages(brief, budget_tokens=limits.brief_tokens)
-    call = await ask(0, messages, "")
-    found = read_suggestion(call.reply)
-    if isinstance(found, Unusable):
-        again = repair_messages(messages, call.reply.text, found.detail, by=READER)
-        found = read_suggestion((await ask(1, again, complaint(READER, found.detail))).reply)
-    return found
+
+    async def judge(_attempt: int, _found: Suggestion) -> None:
+        """Any is good: what comes of it is measured."""
+
+    return await accepted_answer(messages, ask, read_suggestion, judge)
 
 
 def _near_ceiling(task: Task, verdict: Verdict) -> bool:

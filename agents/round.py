@@ -21,19 +21,15 @@ from agents.generation.drafting import write_template
 from agents.halving import HalvingResult, Seeds, round_experiment, rungs, successive_halving
 from agents.llm.port import (
     LanguageModel,
-    Message,
     ModelUnavailable,
-    Position,
     Reply,
     Request,
     Role,
-    StepKey,
     Waiting,
 )
 from agents.patterns.pattern import seeds as inherited_seeds
 from agents.planning import (
     STOP_DETAILS,
-    Ask,
     RoundsState,
     StopReason,
     Task,
@@ -42,14 +38,14 @@ from agents.planning import (
     overspent,
     suggest,
 )
-from agents.replies import GeneratedTemplate, Suggestion, Unusable
+from agents.replies import GeneratedTemplate, Suggestion
 from agents.rounds_summary import PARKED
 from agents.static_profile import roofline
-from agents.step_journal import CALLS, CallRecord, Steps
+from agents.step_journal import CallRecord, Steps
 from agents.tuning import proposals
+from agents.turns import Ask, asker
 from agents.verdict import ADMISSIONS, MEANWHILE, VERDICTS, Admitted, Refused, Verdict
 from tuner.errors import DeviceNeeded
-from tuner.experiment.digest import kernel_digest
 from tuner.experiment.model import Experiment, Template
 
 EndReason = StopReason | Literal["model", "waiting", "device", "stopped"]
@@ -111,7 +107,7 @@ class Round:
         """The models' suggestion and its drafts, or why there is no draft."""
         brief, limits = await self._brief(), self._task.limits
         suggestion = await suggest(brief, self._asker(Role.PLANNING), limits)
-        if isinstance(suggestion, Unusable):
+        if isinstance(suggestion, Refused):
             return _NO_SUGGESTION, f"no usable suggestion: {suggestion.detail}"
         if suggestion.stop:
             raise RoundStopped("planned")
@@ -163,29 +159,20 @@ class Round:
         return failure
 
     def _asker(self, role: Role, draft: int = 0) -> Ask:
-        async def ask(attempt: int, messages: tuple[Message, ...], complaint: str) -> CallRecord:
-            step = StepKey(round=self._number, draft=draft, role=role, attempt=attempt)
-            request = Request(
-                position=Position(
-                    experiment=self._task.experiment.name,
-                    kernel=kernel_digest(self._task.experiment.kernel),
-                    step=step,
-                ),
-                messages=messages,
-                max_output_tokens=self._task.limits.output_tokens,
-                complaint=complaint,
-            )
-            return await self._steps.take(str(step), CALLS, lambda: self._call(request))
-
-        return ask
+        return asker(
+            self._steps,
+            self._task.experiment,
+            self._call,
+            role,
+            output_tokens=self._task.limits.output_tokens,
+            round_number=self._number,
+            draft=draft,
+        )
 
     async def _call(self, request: Request) -> CallRecord:
         """Call the model, if the budget covers the call."""
         limits, spent = self._task.limits, self._steps.spent
-        price = await self._model.price(request) or 0.0
-        most = request.input_tokens + request.max_output_tokens
-        reason = overspent(limits, spent, tokens=most, price=price)
-        if reason is not None:
+        if reason := overspent(limits, spent, request, await self._model.price(request)):
             raise RoundStopped(reason)
         try:
             reply = await self._completed(request, limits.seconds - spent.seconds)

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from agents.brief import Brief, tuning_messages
 from agents.halving import Seeds
-from agents.planning import Ask, Task
+from agents.planning import Task
 from agents.replies import read_proposals
+from agents.turns import Ask
 from agents.verdict import Verdict
 from tuner.experiment.model import Template
 from tuner.results.landscape import landscape

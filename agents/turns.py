@@ -1,16 +1,18 @@
 """Turns with a model: ask, read, judge, and after a failure ask again with the complaint quoted.
 
-Shared by the roles whose answers are tried out. Knows neither what is asked nor how it is judged.
+Shared by the roles that may be asked again. Knows neither what is asked nor how it is judged.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from agents.brief import complaint, repair_messages
-from agents.llm.port import Message, Reply
-from agents.planning import Ask
+from agents.llm.port import Message, Position, Reply, Request, Role, StepKey
 from agents.replies import READER, Unusable
+from agents.step_journal import CALLS, CallRecord, Steps
 from agents.verdict import Refused
+from tuner.experiment.digest import kernel_digest
+from tuner.experiment.model import Experiment
 
 T = TypeVar("T")
 
@@ -19,6 +21,37 @@ REPAIRS = 3
 
 RE_ASKS = 1
 """How many unreadable replies in a row are asked for again."""
+
+
+Ask = Callable[[int, tuple[Message, ...], str], Awaitable[CallRecord]]
+"""Asks the role's model: attempt, messages, and the complaint about the last reply, if any."""
+
+
+def asker(
+    steps: Steps,
+    experiment: Experiment,
+    call: Callable[[Request], Awaitable[CallRecord]],
+    role: Role,
+    *,
+    output_tokens: int,
+    round_number: int = 0,
+    draft: int = 0,
+) -> Ask:
+    """Asks a role's model by ``call``, each attempt once: what it answered is a step."""
+
+    async def ask(attempt: int, messages: tuple[Message, ...], complaint: str) -> CallRecord:
+        step = StepKey(round=round_number, draft=draft, role=role, attempt=attempt)
+        request = Request(
+            position=Position(
+                experiment=experiment.name, kernel=kernel_digest(experiment.kernel), step=step
+            ),
+            messages=messages,
+            max_output_tokens=output_tokens,
+            complaint=complaint,
+        )
+        return await steps.take(str(step), CALLS, lambda: call(request))
+
+    return ask
 
 
 async def accepted_answer(

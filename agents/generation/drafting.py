@@ -10,10 +10,10 @@ from dataclasses import replace
 from agents.brief import Brief, generation_messages
 from agents.generation.admission import refusal, usable_seeds
 from agents.llm.port import Reply
-from agents.planning import Ask, Limits
+from agents.planning import Limits
 from agents.replies import GeneratedTemplate, Suggestion, Unusable, read_template
 from agents.settings import Mode
-from agents.turns import accepted_answer
+from agents.turns import Ask, accepted_answer
 from agents.verdict import Admitted, Refused
 from tuner.experiment.model import Template
 

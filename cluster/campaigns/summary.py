@@ -7,7 +7,7 @@ import csv
 import io
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
 from agents.rounds_summary import read_summary
@@ -83,29 +83,18 @@ def _row(path: Path, run: PlannedRun, record: Record) -> Row:
     ended = record.ended.get(run.name)
     words = printable_line(ended.words) if ended else ""
     code, seconds = (ended.code, ended.seconds) if ended else (None, None)
+    row = Row(name=run.name, outcome=FAILED, words=words, code=code, seconds=seconds, spec=run.spec)
     if not begun(path):
-        if ended is None:
-            why = _too_late(record)
-            return Row(name=run.name, outcome=NOT_BEGUN, words=why, spec=run.spec)
-        return Row(
-            name=run.name, outcome=FAILED, words=words, code=code, seconds=seconds, spec=run.spec
-        )
+        return row if ended else replace(row, outcome=NOT_BEGUN, words=_too_late(record))
+    row = replace(row, run=str(path))
     try:
         result, trials = result_of(path)[1], _trials(path)
     except KernelwrightError as error:
-        return Row(
-            name=run.name,
-            outcome=FAILED,
-            words=printable_line(str(error)),
-            code=code,
-            seconds=seconds,
-            spec=run.spec,
-            run=str(path),
-        )
+        return replace(row, words=printable_line(str(error)))
     found = result.comparison
     partly = result.outcome == "improved" and not is_faster_overall(result)
-    return Row(
-        name=run.name,
+    return replace(
+        row,
         outcome=result.outcome,
         speedup=found.speedup if found else result.speedup,
         low=found.low if found else None,
@@ -114,12 +103,8 @@ def _row(path: Path, run: PlannedRun, record: Record) -> Row:
         faster_on=len(faster_shapes(result)) if partly else None,
         shapes=sum(not shape.held_out for shape in result.shapes),
         trials=trials,
-        seconds=seconds,
-        code=code,
         device=result.device or "",
         words=words if result.outcome == "unfinished" and words else verdict_text(result),
-        spec=run.spec,
-        run=str(path),
     )
 
 

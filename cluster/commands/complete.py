@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.completion import CompletionTask, asker, complete_spec, open_guesses
+from agents.completion import CompletionTask, complete_spec, completion_asker, open_guesses
 from agents.llm.port import ModelUnavailable
 from agents.planning import Limits
 from agents.replies import GeneratedCompletion
@@ -127,7 +127,9 @@ async def _asked(
     await model.ready()
     steps = Steps(StepFiles(folder / STEPS), time.monotonic)
     show("completion")
-    return await complete_spec(task, asker(model, task.experiment, steps, limits), trial, limits)
+    return await complete_spec(
+        task, completion_asker(model, task.experiment, steps, limits), trial, limits
+    )
 
 
 class _Trial:

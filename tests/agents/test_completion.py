@@ -10,9 +10,9 @@ import pytest
 from agents.completion import (
     CompletionTask,
     ReplyPending,
-    asker,
     complete_spec,
     completed_experiment,
+    completion_asker,
     open_guesses,
 )
 from agents.llm.port import ModelUnavailable, Reply, Waiting
@@ -78,7 +78,7 @@ def run(experiment, model, folder, tried=lambda attempt, completed: None, limits
         return tried(attempt, completed)
 
     steps = Steps(StepFiles(folder / "llm"), lambda: 0.0)
-    ask = asker(model, experiment, steps, limits or Limits())
+    ask = completion_asker(model, experiment, steps, limits or Limits())
     return asyncio.run(complete_spec(task, ask, try_out, limits or Limits()))
 
 

@@ -10,9 +10,10 @@ from agents.generation.drafting import write_template
 from agents.halving import successive_halving
 from agents.llm.port import Message, Reply
 from agents.loop import recorded_brief, run_rounds
-from agents.planning import Ask, Limits, suggest
+from agents.planning import Limits, suggest
 from agents.replies import GeneratedTemplate, Suggestion
 from agents.step_journal import CallRecord, StepFiles
+from agents.turns import Ask
 from agents.verdict import Admitted, Refused, Verdict, round_verdict
 from tests.agents.test_loop import (
     GOOD,
