@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -73,29 +73,25 @@ def _serve(run_dirs: Sequence[Path], port: int) -> None:
 
 
 def _show_live(followers: Sequence[RunFollower], console: Console) -> None:
-    pictures = _look(followers)
-    with Live(table(pictures, time.time()), console=console, auto_refresh=False) as live:
-        while not _over(pictures):
-            time.sleep(LOOK_SECONDS)
-            pictures = _look(followers)
+    with Live(console=console, auto_refresh=False) as live:
+        for pictures, _ in _looks(followers):
             live.update(table(pictures, time.time()), refresh=True)
 
 
 def _print_tables(followers: Sequence[RunFollower], console: Console) -> None:
-    pictures = _look(followers)
-    console.print(table(pictures, time.time()))
-    due = time.monotonic() + PLAIN_SECONDS
-    while not _over(pictures):
-        time.sleep(LOOK_SECONDS)
-        pictures = _look(followers)
-        if _over(pictures) or time.monotonic() >= due:
+    due = 0.0
+    for pictures, over in _looks(followers):
+        if over or time.monotonic() >= due:
             console.print(table(pictures, time.time()))
             due = time.monotonic() + PLAIN_SECONDS
 
 
-def _look(followers: Sequence[RunFollower]) -> list[RunPicture]:
-    return [follower.look() for follower in followers]
-
-
-def _over(pictures: Sequence[RunPicture]) -> bool:
-    return all(picture.over for picture in pictures)
+def _looks(followers: Sequence[RunFollower]) -> Iterator[tuple[list[RunPicture], bool]]:
+    """The runs once a second, and whether all are finished, until they are."""
+    over = False
+    while not over:
+        pictures = [follower.look() for follower in followers]
+        over = all(picture.over for picture in pictures)
+        yield pictures, over
+        if not over:
+            time.sleep(LOOK_SECONDS)

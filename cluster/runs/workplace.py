@@ -67,16 +67,14 @@ def _here(where: Placement, settings: Settings) -> Iterator[Workplace]:
     opener: FleetOpener = partial(
         open_local_fleet, wanted=where.device, cache=settings.cache, share=where.share
     )
-    check: Callable[[Backend], None] = _check_machine
     if target is not None:
         opener = partial(open_target_fleet, target=target, cache=settings.cache)
-        check = _check_nothing
     asking = replace(where.access, keys=take_keys())
     # It takes as long as looking for devices, which another process does meanwhile.
     threading.Thread(target=import_hyperopt, name="import").start()
     yield Workplace(
         lambda: target is not None or machine_has_gpu(),
-        check,
+        _check_machine if target is None else lambda _: None,
         lambda folder: open_run(RunProcess(folder, opener, settings.job), asking),
     )
 
@@ -125,7 +123,3 @@ def _on_own_ray(where: Placement, settings: Settings) -> Iterator[Workplace]:
 def _check_machine(backend: Backend) -> None:
     """Fail before Ray is started, and before there is a run directory, where there is no device."""
     choose(list_devices((backend,)), backend, None)
-
-
-def _check_nothing(_: Backend) -> None:
-    """Without a device a run goes as far as it can."""
