@@ -197,7 +197,7 @@ def round_verdict(history: History, result: Result, where: str = "") -> Verdict:
     incumbents = dict(_incumbents(history, result, where))
     return Verdict(
         trials=result.trials - history.merged,
-        seconds=history.spent,
+        seconds=history.clock.spent,
         device_seconds=history.device_seconds,
         configuration=general.configuration if general else None,
         speedup=general.speedup if general else None,

@@ -96,7 +96,7 @@ def status(run_dir: Path, *, as_json: bool) -> None:
         "trials": tried([history]),
         "budget": view.experiment.search.trials,
         "rejected": history.rejected,
-        "searched_seconds": round(history.searched, 1),
+        "searched_seconds": round(history.clock.searched, 1),
         "confirmations": len(history.confirmations),
         **_best([history]),
         **(_verdict(summarise(history)) if history.finished else {}),

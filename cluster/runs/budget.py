@@ -84,7 +84,7 @@ def run_estimate(
         rounds=rounds,
         baseline_ns=[cell.median_ns for cell in baseline],
         trials=None if history is None else _trials_left(history, space),
-        spent=0.0 if history is None else history.spent,
+        spent=0.0 if history is None else history.clock.spent,
         confirmed=0 if history is None else len(history.confirmations),
     )
 

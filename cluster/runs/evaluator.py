@@ -244,7 +244,7 @@ class EngineEvaluator:
         """
         view = RunView.open(round_path(self._directory.path, best.round, best.suffix))
         path = round_path(self._directory.path, best.round, suffix)
-        before = History.of(view.experiment, view.entries()).spent
+        before = History.of(view.experiment, view.entries()).clock.spent
         left = self._directory.experiment.search.seconds - self._budget.spent
         search = replace(view.experiment.search, seconds=max(1e-3, before + left))
         facts = (

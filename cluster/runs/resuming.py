@@ -66,7 +66,7 @@ def allow_seconds(run: Path, seconds: float) -> None:
 
 
 def _spent(view: RunView) -> float:
-    return History.of(view.experiment, view.entries()).spent
+    return History.of(view.experiment, view.entries()).clock.spent
 
 
 def _set_seconds(run: Path, seconds: float) -> None:

@@ -235,7 +235,7 @@ def _restore(
         if isinstance(entry.fact, TrialProposed):
             proposer.record(entry.fact.trial, entry.fact.configuration)
     expected = run_estimate(experiment, fleet, space=space.size, history=history)
-    if rest and not history.spent:
+    if rest and not history.clock.spent:
         expected.require_time()
     history.apply(engine.append(journal, epoch_opened(directory, fleet)))
     for incumbent in incumbents[len(history.incumbents) :]:

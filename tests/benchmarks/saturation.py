@@ -217,8 +217,8 @@ def measure(
     return {
         "benches": benches,
         "trials": trials,
-        "per_second": trials / clock.seconds,
-        "efficiency": trials * seconds / benches / clock.seconds,
+        "per_second": trials / clock.searched,
+        "efficiency": trials * seconds / benches / clock.searched,
         "cpu_ms": 1e3 * used / trials,
     }
 

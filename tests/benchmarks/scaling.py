@@ -57,7 +57,7 @@ def throughput(gpus: int, trials: int, seconds: np.ndarray) -> float:
     problem = replace(problem, confirm=replace(problem.confirm, top=1, processes=1))
     with tempfile.TemporaryDirectory() as folder:
         history, _ = rehearse(problem, fleet, Path(folder) / "journal.jsonl")
-    return trials / history.searched
+    return trials / history.clock.searched
 
 
 def measure(per_gpu: int, recorded: Path | None, gpus: tuple[int, ...] = GPUS) -> list[dict]:

@@ -186,7 +186,7 @@ def test_a_resumed_round_searches_no_longer_than_the_whole_run_is_given(tmp_path
     path = begin(tmp_path / "run")
     follow(path, leave_after=12, how="interrupted")
     [search] = searches_begun(path)
-    spent = History.of(plain(), RunView.open(search).entries()).spent
+    spent = History.of(plain(), RunView.open(search).entries()).clock.spent
     for seconds in (1e5, 2.0):
         share = RunView.open(search).experiment.search.seconds
         allow_seconds(path, seconds)

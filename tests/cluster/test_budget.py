@@ -56,16 +56,16 @@ def test_a_search_ends_early_enough_for_its_confirmation(tmp_path, trial):
     assert history.finished
     assert history.ended == "seconds"
     assert len(history.confirmations) >= 3
-    assert 0.6 * SECONDS < history.spent < 1.1 * SECONDS
+    assert 0.6 * SECONDS < history.clock.spent < 1.1 * SECONDS
 
 
 @pytest.mark.parametrize("seconds", [30.0, 150.0])
 def test_a_resume_keeps_the_seconds_that_it_is_given_in_place_of_the_rest(tmp_path, seconds):
     path = begin(tmp_path)
-    before = follow(path, 1.0, leave_at=20).spent
+    before = follow(path, 1.0, leave_at=20).clock.spent
     assert before < 0.5 * SECONDS
     allow_seconds(path, seconds)
     history = follow(path, 1.0)
     assert history.finished
     assert history.ended == "seconds"
-    assert 0.6 * seconds < history.spent - before < 1.2 * seconds
+    assert 0.6 * seconds < history.clock.spent - before < 1.2 * seconds

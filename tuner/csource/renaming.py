@@ -17,12 +17,12 @@ _SCOPES = ("translation_unit", "declaration_list")
 _CALLED = re.compile(r"(?P<before>(?:(?P<scope>\w*)\s*::|->|\.)\s*)?\b(?P<name>[A-Za-z_]\w*)")
 
 
-def with_renamed_functions(source: str, words: Set[str], language: str) -> str:
-    """The source with a new name for each function at namespace scope that is among ``words``.
+def with_renamed_functions(source: str, words: Set[str]) -> str:
+    """The CUDA source with a new name for each function at namespace scope that is among ``words``.
 
     Kernels and names that begin with two underscores, which overload the toolchain's, stay.
     """
-    tree = parse(source, language)
+    tree = parse(source, "cuda")
     own = set(re.findall(r"\w+", source))
     names = {name: _fresh(name, own) for name in _functions(tree) if name in words}
     if not names:

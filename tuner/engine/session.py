@@ -133,11 +133,11 @@ class Session:
 
     def searched(self, t: float) -> float:
         """Seconds of searching up to ``t``, over resumes; constant once searching has ended."""
-        return self.history.searched_until(t)
+        return self.history.clock.searched_until(t)
 
     def seconds_left(self, t: float) -> float:
         """Seconds of the budget that what must follow the search leaves, at ``t``."""
-        left = self.experiment.search.seconds - self.history.spent_until(t)
+        left = self.experiment.search.seconds - self.history.clock.spent_until(t)
         return left - self._reserve(self.history) if self.history.outcomes["measured"] else left
 
     def stop(self, reason: StopReason) -> None:

@@ -4,7 +4,7 @@ Allocating and filling buffers is up to the workers.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -24,7 +24,6 @@ from tuner.experiment.fields import MAX_STRUCT_BYTES
 from tuner.experiment.model import ITEM_BYTES, Argument, Experiment, Template
 from tuner.experiment.tolerances import EXACT, default_tolerance
 from tuner.expressions import Expression, ExpressionError
-from tuner.plan import Scratch
 from tuner.trial import Value
 
 POINTER_BYTES = 8
@@ -156,16 +155,15 @@ def type_name(dtype: str, language: str) -> str:
 
 
 def resolve_arguments(
-    experiment: Experiment, symbols: Mapping[str, Value], scratch: Sequence[Scratch] = ()
+    experiment: Experiment, symbols: Mapping[str, Value]
 ) -> tuple[ResolvedArgument, ...]:
-    """The kernel's arguments on the shape ``symbols``, then the template's ``scratch``.
+    """The kernel's arguments on the shape ``symbols``.
 
     Raises:
         SpecError: An expression has no value there, or a size is out of range; the message names
             argument and shape.
     """
-    own = (resolve_argument(argument, symbols) for argument in experiment.arguments)
-    return (*own, *(_appended(buffer) for buffer in scratch))
+    return tuple(resolve_argument(argument, symbols) for argument in experiment.arguments)
 
 
 def resolve_argument(argument: Argument, symbols: Mapping[str, Value]) -> ResolvedArgument:
@@ -221,17 +219,6 @@ def _resolve(argument: Argument, symbols: Mapping[str, Value]) -> ResolvedArgume
     if argument.is_output:
         _check_disjoint(shape, strides)
     return resolved
-
-
-def _appended(buffer: Scratch) -> ResolvedArgument:
-    return ResolvedArgument(
-        name=buffer.name,
-        kind="scratch",
-        dtype=buffer.dtype,
-        shape=(buffer.elements,),
-        strides=(1,),
-        align=buffer.align,
-    )
 
 
 def _row_major(shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tuner.csource.host_program import joined_lines
+from tuner.csource.host_program import joined_lines, split
 from tuner.csource.kernels import KernelSource
 from tuner.csource.launch_sites import LaunchSite, launch_sites, obstacle, statement
 from tuner.csource.tree import without_comments
@@ -26,10 +26,9 @@ _OTHER_LAUNCH = r"\bcu(?:da)?Launch\w*\s*\([^;]*?\b{}\b"
 
 @dataclass(frozen=True, slots=True)
 class Insertion:
-    """The source with its regions; ``replaced`` launches, and ``notes`` on what was not."""
+    """The source with its regions, and ``notes`` on launches that were not replaced."""
 
     text: str
-    replaced: int
     notes: tuple[str, ...]
 
 
@@ -105,7 +104,7 @@ class _Inserter:
                 f"{self.file}: no launch {name}<<<…>>> was found; where it is, call "
                 f"{self._call_by_hand(None)}"
             )
-        return Insertion(self.mark + self._edited(edits), len(plain), tuple(notes))
+        return Insertion(self.mark + self._edited(edits), tuple(notes))
 
     def _edited(self, edits: Sequence[_Edit]) -> str:
         lines = list(self.lines)
@@ -166,7 +165,10 @@ class _Inserter:
         first = "".join(f"long long kw_{name}, " for name in symbols)
         given = "".join(f"kw_{name}, " for name in symbols)
         names = ", ".join(one.name for one in kernel.signature.parameters)
-        of = [name + ("..." if kind.endswith("...") else "") for name, kind in self._template()]
+        of = [
+            name + ("..." if kind.endswith("...") else "")
+            for name, kind in kernel.signature.template
+        ]
         instance = f"{kernel.name}<{', '.join(of)}>" if of else kernel.name
         yield f"// Launches {kernel.name}, or a kernel of {include}, tuned by {run}."
         if template:
@@ -186,9 +188,6 @@ class _Inserter:
         original = f"{instance}<<<{GRID}, {BLOCK}, {SHARED}, {STREAM}>>>({names});"
         yield from _wrapped(f"        {original}", "            ")
         yield "}"
-
-    def _template(self) -> tuple[tuple[str, str], ...]:
-        return self.kernel.signature.template
 
     def _symbols(self) -> tuple[str, ...]:
         return (*self.tuned.original.entry_symbols, *self.tuned.original.missing)
@@ -218,7 +217,7 @@ class _Inserter:
     def _instance(self, template: tuple[str, ...]) -> Mapping[str, str] | None:
         """C++ for the symbols in the entry, given a launch's template arguments."""
         listed = re.search(r"<(.*)>", self.tuned.original.entry, re.DOTALL)
-        wanted = _split(listed[1]) if listed else []
+        wanted = split(listed[1]) if listed else ()
         if len(wanted) != len(template):
             return None
         found: dict[str, str] = {}
@@ -270,7 +269,7 @@ class _Inserter:
     def _call_by_hand(self, site: LaunchSite | None) -> str:
         parameters = [one.name for one in self.kernel.signature.parameters]
         configuration = ["grid", "block", "shared_bytes", "stream"]
-        template: Sequence[str] = [name for name, _ in self._template()]
+        template: Sequence[str] = [name for name, _ in self.kernel.signature.template]
         if site is not None and site.configuration:
             given = [*site.configuration, "0", "0"]
             configuration, parameters = given[:4], list(site.arguments)
@@ -299,18 +298,6 @@ def _wrapped(text: str, indent: str) -> list[str]:
         break_on_hyphens=False,
         drop_whitespace=True,
     )
-
-
-def _split(listed: str) -> list[str]:
-    """The parts of a list of template arguments."""
-    parts, depth = [""], 0
-    for letter in listed:
-        depth += {"<": 1, "(": 1, ">": -1, ")": -1}.get(letter, 0)
-        if letter == "," and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += letter
-    return [part.strip() for part in parts]
 
 
 def _plain(argument: str) -> str:

@@ -63,13 +63,9 @@ class LaunchCode:
         else:
             yield f"return {next(iter(values.values()))};"
 
-    def _cases(
-        self,
-        body: Callable[[ExportVariant, Shape], Iterator[str]],
-        only: Sequence[ExportVariant] | None = None,
-    ) -> Iterator[str]:
+    def _cases(self, body: Callable[[ExportVariant, Shape], Iterator[str]]) -> Iterator[str]:
         """``body`` for each variant and each binding of the type symbols."""
-        for variant in self.variants if only is None else only:
+        for variant in self.variants:
             for types in self.types:
                 lines = list(body(variant, types))
                 if lines:

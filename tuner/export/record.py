@@ -17,6 +17,7 @@ from tuner.errors import EnvironmentProblem
 from tuner.experiment.model import Experiment
 from tuner.experiment.odd_shapes import every_shape
 from tuner.export.variant import ExportVariant
+from tuner.files import first_problem
 from tuner.plan import Build, CellPlan, Plan, Shape
 from tuner.results.result import Cell, Result
 from tuner.space.lower import lower
@@ -153,9 +154,7 @@ def read_record(text: str) -> ExportRecord:
     try:
         record = _RECORD.validate_json(text)
     except ValidationError as error:
-        what = error.errors(include_url=False)[0]
-        place = ".".join(map(str, what["loc"]))
-        raise EnvironmentProblem(f"{NAME} is invalid: {place}: {what['msg']}") from None
+        raise EnvironmentProblem(f"{NAME} is invalid: {first_problem(error)}") from None
     if record.format != FORMAT:
         raise EnvironmentProblem(
             f"{NAME} has format {record.format}, but this version reads {FORMAT}; export again"

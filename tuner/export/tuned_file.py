@@ -187,7 +187,7 @@ class _TunedFile:
         source = embedded(code.source, dict(code.headers))
         nearby = " ".join((self.around, *(text for _, text in headers)))
         words = set(re.findall(r"\w+", nearby))
-        return replace(source, text=with_renamed_functions(source.text, words, "cuda"))
+        return replace(source, text=with_renamed_functions(source.text, words))
 
     def _instances(self, trial: int) -> tuple[Instance, ...]:
         """The builds of a variant that serve confirmed shapes."""

@@ -20,7 +20,8 @@ from types import TracebackType
 from pydantic import TypeAdapter, ValidationError
 
 from tuner.errors import EnvironmentProblem, JournalUnwritable
-from tuner.journal.facts import Entry, Fact, TrialFinished, TrialProposed
+from tuner.files import first_problem
+from tuner.journal.facts import Entry, Fact
 
 VERSION = 3
 HEADER = json.dumps({"journal": "kernelwright", "version": VERSION}).encode() + b"\n"
@@ -116,14 +117,12 @@ class JournalDecoder:
         self._path = path
         self.checksum = 0
         self.line = 1
-        self._proposed = 0
 
     def entries(self, data: bytes) -> Iterator[Entry]:
         """The entries of the next whole lines.
 
         Raises:
-            EnvironmentProblem: a line does not follow from those before it, does not decode, or
-                refers to a trial that was never proposed.
+            EnvironmentProblem: a line does not follow from those before it, or does not decode.
         """
         for line in data.split(b"\n")[:-1]:
             self.line += 1
@@ -140,19 +139,7 @@ class JournalDecoder:
         try:
             fact = _facts().validate_json(text)
         except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            where = ".".join(str(part) for part in first["loc"])
-            raise self._damaged(f"{where}: {first['msg']}".removeprefix(": ")) from None
-        match fact:
-            case TrialProposed(trial=trial):
-                if trial != self._proposed:
-                    raise self._damaged(f"trial {trial} where {self._proposed} is due")
-                self._proposed += 1
-            case TrialFinished(trial=trial):
-                if not 0 <= trial < self._proposed:
-                    raise self._damaged(f"trial {trial} was never proposed")
-            case _:
-                pass
+            raise self._damaged(first_problem(error)) from None
         return Entry(fact, at=float(time[1]), t=float(time[2]))
 
     def _damaged(self, what: str) -> EnvironmentProblem:

@@ -102,7 +102,7 @@ class History:
         self._best: tuple[tuple[int, ...], tuple[int | None, ...]] | None = None
         self.confirmations: list[ConfirmationSampled] = []
         self.examinations: list[WinnersExamined] = []
-        self._clock = SearchClock()
+        self.clock = SearchClock()
         self.device_seconds = 0.0
         self.ended: Reason | None = None
         self.finished = False
@@ -117,7 +117,7 @@ class History:
 
     def apply(self, entry: Entry) -> None:
         """Apply the next entry; a journal's own order is always accepted."""
-        self._clock.apply(entry)
+        self.clock.apply(entry)
         self.applied += 1
         fact = entry.fact
         match fact:
@@ -151,29 +151,6 @@ class History:
                 pass
             case ModelCalled():
                 pass
-
-    @property
-    def searched(self) -> float:
-        """Seconds of searching, over resumes, up to the last outcome or the search's end."""
-        return self._clock.seconds
-
-    def searched_until(self, t: float) -> float:
-        """Seconds of searching at ``t`` of this process; constant once searching has ended."""
-        return self._clock.until(t)
-
-    @property
-    def spent(self) -> float:
-        """Seconds of preparation, search and confirmation, over resumes, up to the last fact."""
-        return self._clock.spent
-
-    @property
-    def spent_searching(self) -> float | None:
-        """The same up to the end of the search; ``None`` before it."""
-        return self._clock.spent_searching
-
-    def spent_until(self, t: float) -> float:
-        """The same at ``t`` of this process."""
-        return self._clock.spent_until(t)
 
     def _prepare(self, fact: BaselinePrepared) -> None:
         assert not isinstance(fact.result, Rejected)

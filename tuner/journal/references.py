@@ -27,8 +27,8 @@ def check_references(path: Path, experiment: Experiment, entries: Sequence[Entry
 
     Raises:
         EnvironmentProblem: an outcome has another number of cells than the experiment has shapes,
-            a fact names a trial or a shape that there is not, comes before the first epoch, or ends
-            what has ended.
+            a trial has not the next number, a fact names a trial or a shape that there is not,
+            comes before the first epoch, or ends what has ended.
     """
     references = References(path, experiment)
     for entry in entries:
@@ -53,8 +53,13 @@ class References:
         for what in self._disordered(entry.fact):
             raise damaged(self._path, self._line, what)
         match entry.fact:
-            case TrialProposed():
+            case TrialProposed(trial=trial):
+                if trial != self._proposed:
+                    what = f"trial {trial} where {self._proposed} is due"
+                    raise damaged(self._path, self._line, what)
                 self._proposed += 1
+            case TrialFinished(trial=trial) if not 0 <= trial < self._proposed:
+                raise damaged(self._path, self._line, f"trial {trial} was never proposed")
             case IncumbentEntered():
                 self._incumbents += 1
             case fact:

@@ -14,9 +14,9 @@ class SearchClock:
     """
 
     def __init__(self) -> None:
-        self.seconds = 0.0
+        self.searched = 0.0
         self._began: tuple[float, float] | None = None
-        """When this process began to search, and :attr:`seconds` at that time."""
+        """When this process began to search, and :attr:`searched` at that time."""
         self._ended = False
         self.spent = 0.0
         self.spent_searching: float | None = None
@@ -33,20 +33,20 @@ class SearchClock:
                 self._began = None
             case BaselinePrepared(result=result):
                 if not isinstance(result, Rejected):
-                    self._began = entry.t, self.seconds
+                    self._began = entry.t, self.searched
             case TrialFinished():
-                self.seconds = self.until(entry.t)
+                self.searched = self.searched_until(entry.t)
             case SearchEnded():
-                self.seconds = self.until(entry.t)
+                self.searched = self.searched_until(entry.t)
                 self._ended = True
                 self.spent_searching = self.spent
             case _:
                 pass
 
-    def until(self, t: float) -> float:
+    def searched_until(self, t: float) -> float:
         """The seconds at ``t`` of this process."""
         if self._began is None or self._ended:
-            return self.seconds
+            return self.searched
         began, before = self._began
         return before + t - began
 

@@ -5,7 +5,7 @@ import io
 from collections.abc import Iterator
 from typing import Literal
 
-from tuner.results.result import Cell, Result, ShapeOfRun
+from tuner.results.result import Cell, Result, ShapeOfRun, cell_on
 from tuner.trial import Configuration
 
 COLUMNS = (
@@ -32,7 +32,7 @@ def _rows(result: Result) -> Iterator[list[object]]:
     general = result.general
     for shape in result.shapes:
         if general:
-            cell = next((one for one in general.cells if one.shape == shape.index), None)
+            cell = cell_on(general.cells, shape.index)
             yield _row(result, shape, "general", general.trial, general.configuration, cell)
         best = None if shape.held_out else result.specialised[shape.index]
         if best:

@@ -55,7 +55,7 @@ class Climb:
         speedup = 1 / loss if loss and whole else None
         before = self.points[-1].best if self.points else None
         best = max(filter(None, (before, speedup)), default=None)
-        self.points.append(Point(len(self._done), history.searched, speedup, best))
+        self.points.append(Point(len(self._done), history.clock.searched, speedup, best))
 
 
 def convergence(searches: Sequence[Search]) -> tuple[Lines | Table, ...]:

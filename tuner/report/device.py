@@ -14,7 +14,7 @@ from tuner.report.document import Facts, Part, Section, Table
 from tuner.report.figure import Bar, BarRow, Bars, Interval, Schedule
 from tuner.report.text import name_of
 from tuner.report.timeline import WORDS, share_text
-from tuner.results.result import Result, ShapeOfRun
+from tuner.results.result import Result, ShapeOfRun, cell_on
 
 _KINDS: tuple[WorkKind, ...] = ("measure", "compile", "prepare", "confirm", "model", "examine")
 _MOST_INTERVALS = 400
@@ -70,11 +70,9 @@ def roofline_section(
 
 def _times(result: Result, shape: ShapeOfRun) -> Iterator[float | None]:
     """Of the general configuration, the shape's own best if that is another, and the baseline."""
-    cells = result.general.cells if result.general else ()
-    yield next((cell.time_ns for cell in cells if cell.shape == shape.index), None)
-    best = None if shape.held_out else result.specialised[shape.index]
-    other = best and not (result.general and best.trial == result.general.trial)
-    yield best.cell.time_ns if best and other else None
+    general, best = cell_on(result.general_cells, shape.index), result.own_best(shape)
+    yield general.time_ns if general else None
+    yield best.cell.time_ns if best else None
     yield shape.baseline_ns
 
 

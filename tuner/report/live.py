@@ -62,7 +62,7 @@ class LiveSearch:
                 merged=history.merged,
                 rejected=history.rejected,
                 trials=experiment.search.trials,
-                searched=history.searched,
+                searched=history.clock.searched,
                 seconds=seconds if seconds < ENDLESS else 0.0,
                 device=history.device_seconds,
                 device_seconds=None,

@@ -5,14 +5,14 @@ from collections.abc import Iterator
 from tuner.candidate import BASELINE
 from tuner.report.document import Facts, Heading, Part, Section, Table
 from tuner.report.figure import Bar, BarRow, Bars
-from tuner.report.text import cost_text, figure_text, name_of, speedup_text
-from tuner.results.result import Cell, Result, ShapeOfRun
+from tuner.report.text import cell_texts, cost_text, figure_text, name_of, speedup_text
+from tuner.results.result import Cell, Result, ShapeOfRun, cell_on
 from tuner.results.statistics import ERROR_RATE
 
 
 def shapes_section(result: Result) -> Section:
     """Speedups per shape with their intervals, in each cache state that was timed."""
-    special = any(_own_best(result, shape) for shape in result.shapes)
+    special = any(result.own_best(shape) for shape in result.shapes)
     series = ("general", "specialised") if special else ("general",)
     rows = [_row(result, shape, len(series)) for shape in result.shapes]
     shown = any(bar for row in rows for bar in row.bars)
@@ -45,7 +45,7 @@ def shapes_section(result: Result) -> Section:
                     (
                         _label(shape),
                         cost_text(other.baseline_ns[shape.index], other.baseline_mj[shape.index]),
-                        *_cell(_at(other.general, shape.index)),
+                        *cell_texts(cell_on(other.general, shape.index)),
                     )
                     for shape in result.shapes
                 ),
@@ -71,12 +71,12 @@ def _configurations(result: Result) -> Iterator[Part]:
                 f"{words}; {speedup_text(one.speedup, one.comparison)} on tune shapes{held}",
             )
         )
-    for index, best in enumerate(result.specialised):
-        if best and not (result.general and best.trial == result.general.trial):
+    for shape in result.shapes:
+        if best := result.own_best(shape):
             words = f"{name_of(result, best.trial)}: {best.configuration}"
             if best.gain:
                 words += f"; {best.gain} {best.gain.verdict}, compared with the general one"
-            pairs.append((result.shapes[index].label, words))
+            pairs.append((shape.label, words))
     if not pairs:
         yield "No configuration was confirmed."
         return
@@ -106,17 +106,9 @@ def _configurations(result: Result) -> Iterator[Part]:
 
 
 def _row(result: Result, shape: ShapeOfRun, bars: int) -> BarRow:
-    general = _at(result.general.cells if result.general else (), shape.index)
-    both = (_bar(general), _bar(_own_best(result, shape)))
+    best = result.own_best(shape)
+    both = (_bar(cell_on(result.general_cells, shape.index)), _bar(best.cell if best else None))
     return BarRow(label=_label(shape), bars=both[:bars])
-
-
-def _own_best(result: Result, shape: ShapeOfRun) -> Cell | None:
-    """The cell of a tune shape's own best configuration, if that is not the general one."""
-    best = None if shape.held_out else result.specialised[shape.index]
-    if best is None or (result.general and best.trial == result.general.trial):
-        return None
-    return best.cell
 
 
 def _bar(cell: Cell | None) -> Bar | None:
@@ -135,15 +127,14 @@ def _table(result: Result, *, special: bool) -> Table:
     """A row for each shape; the last two columns are for other configurations than the general."""
     rows = []
     for shape in result.shapes:
-        general = _at(result.general.cells if result.general else (), shape.index)
-        own = _own_best(result, shape)
+        own = result.own_best(shape)
         rows.append(
             (
                 _label(shape),
                 cost_text(shape.baseline_ns, shape.baseline_mj),
                 _scatter(shape.baseline_scatter),
-                *_cell(general),
-                *(_cell(own) if own else ("", "")),
+                *cell_texts(cell_on(result.general_cells, shape.index)),
+                *(cell_texts(own.cell) if own else ("", "")),
             )
         )
     columns = ("shape", "baseline", "scatter", "general", "speedup", "specialised", "speedup")
@@ -179,13 +170,3 @@ def _label(shape: ShapeOfRun) -> str:
 
 def _scatter(scatter: float | None) -> str:
     return "-" if scatter is None else f"{scatter:.1%}"
-
-
-def _cell(cell: Cell | None) -> tuple[str, str]:
-    if cell is None:
-        return "-", "-"
-    return cost_text(cell.time_ns, cell.millijoules), speedup_text(cell.speedup, cell.comparison)
-
-
-def _at(cells: tuple[Cell, ...], shape: int) -> Cell | None:
-    return next((cell for cell in cells if cell.shape == shape), None)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from tuner.candidate import BASELINE, INCUMBENT
 from tuner.printable import counted
 from tuner.report.wrapping import MOST_PROSE, WIDTH, hanging, wrapped
-from tuner.results.result import Cell, General, Portfolio, Result, ShapeBest
+from tuner.results.result import Cell, General, Portfolio, Result, ShapeBest, ShapeOfRun, cell_on
 from tuner.results.statistics import Comparison
 from tuner.results.verdict import objective_text, outcome_text
 from tuner.trial import geometric_mean
@@ -119,10 +119,9 @@ def _heading(result: Result) -> str:
 
 def _tables(result: Result, width: int) -> str:
     """The winners on each shape, for each cache state that was timed."""
-    general = result.general.cells if result.general else ()
     baseline = [cost_text(shape.baseline_ns, shape.baseline_mj) for shape in result.shapes]
     best = [best.cell if best else None for best in result.specialised]
-    tables = [_table(result, width, result.cache, baseline, general, best)]
+    tables = [_table(result, width, result.cache, baseline, result.general_cells, best)]
     if other := result.other_cache:
         tables.append(
             _table(
@@ -149,17 +148,16 @@ def _table(
     copies = cache == "cold" and any(shape.least_ns for shape in result.shapes)
     rows: list[tuple[str, ...]] = [("shape", "baseline", "time", "speedup", "of copy speed")]
     for shape in result.shapes:
-        cell = next((cell for cell in general if cell.shape == shape.index), None)
+        cell = cell_on(general, shape.index)
         copy = "-"
         if shape.least_ns and cell and cell.time_ns:
             copy = f"{100 * shape.least_ns / cell.time_ns:.0f} %"
         label = shape.label + (" *" if shape.held_out else "")
-        rows.append((label, baseline[shape.index], *_cell(cell), copy))
+        rows.append((label, baseline[shape.index], *cell_texts(cell), copy))
         rows += _serialised(cell)
-        best = None if shape.held_out else result.specialised[shape.index]
-        if best and not _is_general(result, best):
+        if best := result.own_best(shape):
             name = f"  {name_of(result, best.trial)}"
-            rows.append((name, "", *_cell(specialised[shape.index]), ""))
+            rows.append((name, "", *cell_texts(specialised[shape.index]), ""))
             rows += _serialised(specialised[shape.index])
     if not copies:
         rows = [row[:-1] for row in rows]
@@ -181,8 +179,7 @@ def _metrics(result: Result, width: int) -> str:
             for one in result.metrics
         )
         rows.append((shape.label + (" *" if shape.held_out else ""), *figures))
-        best = None if shape.held_out else result.specialised[shape.index]
-        if best and not _is_general(result, best):
+        if best := result.own_best(shape):
             own = (figure_text(metric.specialised[shape.index]) for metric in result.metrics)
             rows.append((f"  {name_of(result, best.trial)}", *(f"→ {one}" for one in own)))
     return "\n".join(["metrics: baseline → general configuration", aligned(rows, width)])
@@ -193,8 +190,8 @@ def figure_text(value: float | None) -> str:
     return "-" if value is None else f"{value:.4g}"
 
 
-def _cell(cell: Cell | None) -> tuple[str, str]:
-    """Time, energy if measured, and speedup of a cell."""
+def cell_texts(cell: Cell | None) -> tuple[str, str]:
+    """Time, with the energy if measured, and speedup of a cell."""
     if cell is None:
         return "-", "-"
     return cost_text(cell.time_ns, cell.millijoules), speedup_text(cell.speedup, cell.comparison)
@@ -255,9 +252,9 @@ def _winners(result: Result) -> Iterator[tuple[str, ...]]:
         yield ("launches", _launches(result))
     if result.best_new:
         yield ("best new", *_general(result, result.best_new))
-    for index, best in enumerate(result.specialised):
-        if best and not _is_general(result, best):
-            yield ("specialised", *_specialised(result, index, best))
+    for shape in result.shapes:
+        if best := result.own_best(shape):
+            yield ("specialised", *_specialised(result, shape, best))
     if portfolio := result.portfolio:
         if len(portfolio.rule) > 1:
             yield ("portfolio", *_portfolio(result, portfolio))
@@ -280,13 +277,9 @@ def _launches(result: Result) -> str:
     return f"{text}; the baseline is launched plainly"
 
 
-def _is_general(result: Result, best: ShapeBest) -> bool:
-    return result.general is not None and best.trial == result.general.trial
-
-
-def _specialised(result: Result, index: int, best: ShapeBest) -> Iterator[str]:
+def _specialised(result: Result, shape: ShapeOfRun, best: ShapeBest) -> Iterator[str]:
     """A shape's own winner, and whether it is exported."""
-    yield f"{result.shapes[index].label}: {name_of(result, best.trial)}: {best.configuration}"
+    yield f"{shape.label}: {name_of(result, best.trial)}: {best.configuration}"
     yield from _unseen([best.cell])
     if best.gain:
         members = result.portfolio.members if result.portfolio else ()

@@ -110,12 +110,12 @@ class Evidence(Samples):
         found = [one.unseen for one in samples if one.unseen is not None]
         return median(found) if found else None
 
-    def scatter(self, trial: int, shape: int) -> float | None:
-        """Median absolute deviation of the per-process medians ÷ their median."""
-        middle = self.time(trial, shape)
+    def baseline_scatter(self, shape: int) -> float | None:
+        """Median absolute deviation of the baseline's per-process medians ÷ their median."""
+        middle = self.time(BASELINE, shape)
         if middle is None:
             return None
-        times = [one.median_ns for one in self._taken[trial, shape].values()]
+        times = [one.median_ns for one in self._taken[BASELINE, shape].values()]
         return median(abs(time - middle) for time in times) / middle
 
     def confirmed(self, trial: int, shape: int) -> bool:

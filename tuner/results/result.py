@@ -5,6 +5,7 @@ Speedups are the baseline's time ÷ time, above 1 is faster; with another object
 of that, and *faster* means that less of it is used.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
@@ -61,6 +62,11 @@ class Cell:
     serialised_ns: float | None = None
     serialised: Comparison | None = None
     unseen: float | None = None
+
+
+def cell_on(cells: Sequence[Cell], shape: int) -> Cell | None:
+    """The cell of a shape among these, if it is there."""
+    return next((cell for cell in cells if cell.shape == shape), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -311,6 +317,17 @@ class Result:
         found.sort(key=lambda one: (one.cell.comparison is not None, one.cell.speedup or 0.0))
         cells = {one.cell.shape: (one.cell, one.configuration) for one in found}
         return (found[-1].configuration if found else None), cells
+
+    def own_best(self, shape: ShapeOfRun) -> ShapeBest | None:
+        """A tune shape's own best configuration, if that is not the general one."""
+        best = None if shape.held_out else self.specialised[shape.index]
+        served = self.general and best and best.trial == self.general.trial
+        return None if served else best
+
+    @property
+    def general_cells(self) -> tuple[Cell, ...]:
+        """The cells of the general configuration, if there is one."""
+        return self.general.cells if self.general else ()
 
     @property
     def confirmed(self) -> bool:

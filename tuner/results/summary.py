@@ -147,18 +147,7 @@ class _Summary:
         rejections = count_rejections(history)
         trials, failed_later = history.trials.values(), history.failed_later
         own = [trial for trial in trials if trial.same_as is None]
-        shapes = tuple(
-            ShapeOfRun(
-                index=index,
-                label=str(binding),
-                held_out=index in self.held_out,
-                baseline_ns=self._baseline(index),
-                baseline_mj=self._baseline_energy(index),
-                baseline_scatter=self._scatter(index),
-                least_ns=least_ns(history, binding),
-            )
-            for index, binding in enumerate(self.shapes)
-        )
+        shapes = tuple(map(self._shape, range(len(self.shapes)), self.shapes))
         return Result(
             experiment=history.experiment.name,
             device=history.device.name if history.device else "",
@@ -172,7 +161,7 @@ class _Summary:
             ),
             rejected=sum(isinstance(t.outcome, Rejected) or t.number in failed_later for t in own),
             merged=history.merged,
-            searched_seconds=history.searched,
+            searched_seconds=history.clock.searched,
             shapes=shapes,
             general=general,
             best_new=None if best_new == general else best_new,
@@ -227,25 +216,25 @@ class _Summary:
                 f"{searched.speedup:.2f}×, but is {confirmed.speedup:.3f}× confirmed"
             )
 
-    def _baseline(self, shape: int) -> float | None:
-        confirmed = self.evidence.time(BASELINE, shape)
-        if confirmed is None and shape < len(self.history.baseline):
-            return self.history.baseline[shape].median_ns
-        return confirmed
-
-    def _baseline_energy(self, shape: int) -> float | None:
-        confirmed = self.evidence.millijoules(BASELINE, shape)
-        if confirmed is None and shape < len(self.history.baseline):
-            energy = self.history.baseline[shape].energy
-            return energy.millijoules if energy else None
-        return confirmed
-
-    def _scatter(self, shape: int) -> float | None:
-        confirmed = self.evidence.scatter(BASELINE, shape)
-        if confirmed is None and shape < len(self.history.baseline):
-            cell = self.history.baseline[shape]
-            return cell.mad_ns / cell.median_ns
-        return confirmed
+    def _shape(self, index: int, binding: ShapeBinding) -> ShapeOfRun:
+        time = self.evidence.time(BASELINE, index)
+        millijoules = self.evidence.millijoules(BASELINE, index)
+        scatter = self.evidence.baseline_scatter(index)
+        if index < len(self.history.baseline):
+            prepared = self.history.baseline[index]
+            if time is None:
+                time, scatter = prepared.median_ns, prepared.mad_ns / prepared.median_ns
+            if millijoules is None and prepared.energy:
+                millijoules = prepared.energy.millijoules
+        return ShapeOfRun(
+            index=index,
+            label=str(binding),
+            held_out=index in self.held_out,
+            baseline_ns=time,
+            baseline_mj=millijoules,
+            baseline_scatter=scatter,
+            least_ns=least_ns(self.history, binding),
+        )
 
     def _outcome(
         self, general: General | None, specialised: Sequence[ShapeBest | None]

@@ -15,9 +15,9 @@ def time_advice(history: History, comparison: Comparison | None) -> Iterator[str
     given, confirm = history.experiment.search.seconds, history.experiment.confirm
     if not history.finished:
         return
-    if history.spent > EXCEEDED * given:
+    if history.clock.spent > EXCEEDED * given:
         yield (
-            f"the run took {history.spent - given:.0f} s longer than search.seconds allows: "
+            f"the run took {history.clock.spent - given:.0f} s longer than search.seconds allows: "
             "preparing and the fewest checks and timings took longer than expected"
         )
     if history.ended == "seconds":
@@ -40,7 +40,7 @@ def time_advice(history: History, comparison: Comparison | None) -> Iterator[str
 def _untried(history: History) -> Iterator[str]:
     """What a search that time ended had left for confirming, and would have needed to try all."""
     search, template = history.experiment.search, history.experiment.template
-    tried, spent = history.outcomes.total(), history.spent_searching
+    tried, spent = history.outcomes.total(), history.clock.spent_searching
     if template is None or spent is None:
         return
     space = math.prod(len(values) for values in template.parameters.values())
@@ -48,7 +48,7 @@ def _untried(history: History) -> Iterator[str]:
     if not 0 < tried < most:
         return
     kept = max(0.0, search.seconds - spent)
-    more = history.searched / tried * (most - tried)
+    more = history.clock.searched / tried * (most - tried)
     yield (
         f"the search tried {tried} of at most {most} configurations, then left {kept:.0f} of "
         f"{search.seconds:.0f} s for confirming: about {more:.0f} s more of --seconds would try all"

@@ -61,8 +61,9 @@ def _unfinished(result: Result) -> str:
     if found is None:
         best = f" Best of the search so far: {result.speedup:.2f}×." if result.speedup else ""
         return f"The run has not ended, and nothing is confirmed.{best}"
-    cells = result.general.cells if result.general else ()
-    left = [result.shapes[cell.shape].label for cell in cells if cell.comparison is None]
+    left = [
+        result.shapes[cell.shape].label for cell in result.general_cells if cell.comparison is None
+    ]
     missing = f" Not confirmed: {'; '.join(left)}." if left else ""
     return f"The run has not ended, so verdicts may change. So far: {_judged(found)}{missing}"
 
@@ -102,8 +103,7 @@ def _why_unclear(found: Comparison) -> str:
 
 def _held_out_alone(result: Result) -> str:
     """Why a run without gain shows a held-out shape as faster; empty if it does not."""
-    cells = result.general.cells if result.general else ()
-    held_out = [cell for cell in cells if result.shapes[cell.shape].held_out]
+    held_out = [cell for cell in result.general_cells if result.shapes[cell.shape].held_out]
     faster = [result.shapes[cell.shape].label for cell in held_out if _is_faster(cell)]
     if not faster:
         return ""

@@ -20,7 +20,7 @@ extern "C" __global__ void k(float* out) {
 
 def test_functions_of_both_sources_are_renamed_where_they_are_meant():
     words = {"load", "twice", "sum", "k", "operator", "__ldg", "Tile", "data"}
-    made = with_renamed_functions(SOURCE, words, "cuda")
+    made = with_renamed_functions(SOURCE, words)
     lines = zip(SOURCE.split("\n"), made.split("\n"), strict=True)
     changed = [new for old, new in lines if old != new]
     assert changed == [
@@ -34,4 +34,4 @@ def test_functions_of_both_sources_are_renamed_where_they_are_meant():
 
 
 def test_a_source_with_names_of_its_own_stays():
-    assert with_renamed_functions(SOURCE, {"k", "out"}, "cuda") is SOURCE
+    assert with_renamed_functions(SOURCE, {"k", "out"}) is SOURCE

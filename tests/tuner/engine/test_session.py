@@ -288,7 +288,7 @@ def test_a_trial_budget_counts_rejected_configurations_too():
 def spent_before_confirming(run: Run) -> float:
     """Seconds until the search ended, over all processes."""
     ended = [n for n, entry in enumerate(run.entries) if isinstance(entry.fact, SearchEnded)]
-    return History.of(run.experiment, run.entries[: ended[0] + 1]).spent
+    return History.of(run.experiment, run.entries[: ended[0] + 1]).clock.spent
 
 
 def test_trials_that_were_all_done_are_why_it_ended_though_time_ran_out_meanwhile():
@@ -311,7 +311,7 @@ def test_a_time_budget_is_kept_and_summed_over_resumes():
     assert session.history.ended == "seconds"
     assert 4.0 <= spent_before_confirming(run) < 4.0 + 2 * BATCH * 0.25 + 0.5
     ends = [n for n, entry in enumerate(run.entries) if isinstance(entry.fact, TrialFinished)]
-    times = [History.of(run.experiment, run.entries[: n + 1]).searched for n in ends]
+    times = [History.of(run.experiment, run.entries[: n + 1]).clock.searched for n in ends]
     assert times == sorted(times)
     left = [t for t in session.history.trials.values() if t.outcome is None]
     assert left
@@ -324,7 +324,7 @@ def test_a_search_leaves_of_its_budget_what_confirming_takes():
     session = run.drive(fleet(durations=Durations(bench=0.05, confirm=0.5)))
     assert session.history.ended == "seconds"
     assert 8.0 <= spent_before_confirming(run) < 9.0
-    assert 8.0 < session.history.spent < 20.0
+    assert 8.0 < session.history.clock.spent < 20.0
 
 
 def test_a_search_that_left_the_rest_for_confirming_says_how_much_and_how_long_all_would_take():
@@ -333,7 +333,7 @@ def test_a_search_that_left_the_rest_for_confirming_says_how_much_and_how_long_a
     (said,) = (line for line in summarise(history).advice if "for confirming" in line)
     left = 20.0 - spent_before_confirming(run)
     tried = history.outcomes.total()
-    more = history.searched / tried * (SIZE - tried)
+    more = history.clock.searched / tried * (SIZE - tried)
     assert said == (
         f"the search tried {tried} of at most {SIZE} configurations, then left {left:.0f} of 20 s "
         f"for confirming: about {more:.0f} s more of --seconds would try all"
@@ -653,11 +653,11 @@ def test_only_winners_go_on_and_no_longer_than_they_may():
 def test_without_time_left_confirmation_takes_the_fewest_processes_and_says_so():
     busy = {"noise": 0.2, "durations": Durations(confirm=1.0)}
     ample = Run(at_most(5)).drive(fleet(**busy)).history
-    hurried = replace(at_most(5), search=SearchSettings(trials=20, seconds=ample.spent))
+    hurried = replace(at_most(5), search=SearchSettings(trials=20, seconds=ample.clock.spent))
     history = Run(hurried, reserve=20.0).drive(fleet(**busy)).history
     assert scopes(ample) == ["tune"] * 3 + ["rest", "all", "all", "rest", "rest"]
     assert scopes(history) == ["tune"] * 3 + ["rest"] * 3
-    assert history.spent < hurried.search.seconds
+    assert history.clock.spent < hurried.search.seconds
     (said,) = summarise(history).advice
     assert said.startswith("no time was left to confirm in more than 3 of 5 processes")
     assert not summarise(ample).advice
@@ -796,7 +796,7 @@ def test_facts_rebuild_the_history_of_a_live_session():
     rebuilt = History.of(run.experiment, run.entries)
     assert rebuilt.trials == session.history.trials
     assert rebuilt.finalists() == session.history.finalists()
-    assert rebuilt.searched == session.history.searched
+    assert rebuilt.clock.searched == session.history.clock.searched
     assert isinstance(run.facts[0], EpochOpened)
     assert isinstance(run.facts[-1], RunFinished)
     proposed = [fact.trial for fact in run.facts if isinstance(fact, TrialProposed)]

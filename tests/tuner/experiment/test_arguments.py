@@ -21,7 +21,6 @@ from tuner.experiment.load import load_experiment
 from tuner.experiment.model import DTYPES, Argument
 from tuner.experiment.tolerances import DEFAULT_TOLERANCES, EXACT, default_tolerance
 from tuner.expressions import Expression
-from tuner.plan import Scratch
 from workers.elements import is_float, numpy_dtype
 
 parse = Expression.parse
@@ -33,10 +32,7 @@ def argument(kind="in", dtype="float32", shape=("n",), **rest):
 
 def test_every_argument_of_a_shape(tmp_path):
     experiment = load_experiment(specs.write(tmp_path, specs.CUDA_SPEC))
-    scratch = Scratch(name="tmp", dtype="float32", elements=12, align=16)
-    out, x, n64, sums, n, table, tmp = resolve_arguments(
-        experiment, {"n": 100, "T": "float16"}, (scratch,)
-    )
+    out, x, n64, sums, n, table = resolve_arguments(experiment, {"n": 100, "T": "float16"})
     assert (out.dtype, out.shape, out.strides, out.size) == ("float16", (100, 4), (8, 1), 1592)
     assert out.tolerance == DEFAULT_TOLERANCES["float16"]
     assert (x.strides, x.align, x.elements, x.size) == ((4, 1), 16, 400, 800)
@@ -44,7 +40,6 @@ def test_every_argument_of_a_shape(tmp_path):
     assert (sums.kind, sums.shape, sums.align) == ("scratch", (100,), 4)
     assert n.value == 100
     assert (table.fill, table.symbol) == (IntegerRange(lo=0, hi=100), "t")
-    assert (tmp.kind, tmp.size, tmp.align) == ("scratch", 48, 16)
 
 
 def test_type_symbols_change_size_and_tolerance():

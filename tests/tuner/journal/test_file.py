@@ -134,17 +134,6 @@ def test_a_line_that_is_gone_moved_twice_there_or_changed_is_named(tmp_path, lin
         (b'{"what": 1}', "kind"),
         (b'{"kind": "trial.vanished"}', "trial.vanished"),
         (
-            b'{"kind": "trial.proposed", "trial": 7, "configuration": {"values": {}}}',
-            "trial 7 where 1 is due",
-        ),
-        (
-            (
-                b'{"kind": "trial.finished", "trial": 4,'
-                b'"outcome": {"kind": "measured", "cells": []}}'
-            ),
-            "trial 4 was never proposed",
-        ),
-        (
             (
                 b'{"kind": "trial.finished", "trial": 0,'
                 b'"outcome": {"kind": "measured", "cells": [{"kind": "full",'

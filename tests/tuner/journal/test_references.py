@@ -45,6 +45,8 @@ def sampled(**fields):
             TrialFinished(trial=0, outcome=Measured(cells=(CELL,) * 3)),
             "3 cells of trial 0, .* has 2 tune shapes",
         ),
+        (TrialProposed(trial=7, configuration=Configuration.of({"x": 2})), "7 where 1 is due"),
+        (TrialFinished(trial=4, outcome=FAILED), "trial 4 was never proposed"),
         (TrialFinished(trial=0, outcome=FAILED, same_as=1), "no trial 1"),
         (TrialFinished(trial=0, outcome=FAILED, same_as=-1), "in its place that is none"),
         (sampled(trial=1), "no trial 1"),

@@ -104,7 +104,7 @@ def test_a_run_of_the_engine_adds_up_and_reads_well():
     assert sum(one.busy for one in found.workers) == pytest.approx(
         sum(one.busy for one in found.kinds)
     )
-    assert kinds["measure"].wall <= session.history.searched <= found.seconds
+    assert kinds["measure"].wall <= session.history.clock.searched <= found.seconds
     assert [(one.attempt, one.final) for one in found.lost] == [(1, False), (2, False), (3, True)]
     text = timeline_text(found)
     for part in (
