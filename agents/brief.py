@@ -18,7 +18,6 @@ from pydantic import ConfigDict, TypeAdapter
 from agents.llm.port import BYTES_PER_TOKEN, Message
 from agents.patterns.pattern import Pattern
 from agents.replies import Suggestion
-from agents.settings import Mode
 from agents.static_profile import UNKNOWN, StaticProfile, roofline
 from tuner.backends.registry import traits_of
 from tuner.device import Device
@@ -35,6 +34,9 @@ from tuner.trial import Configuration
 
 if TYPE_CHECKING:
     import jinja2
+
+BRIEF_TOKENS = 24_000
+"""What a brief may have at most."""
 
 _LEAST_SOURCE_BYTES = 2_000
 _QUOTED_LENGTH = 4_000
@@ -149,46 +151,29 @@ _SECTIONS = {
 """The sections in order. Of those that are not required, the lowest worth is left out first."""
 
 
-def planning_messages(brief: Brief, *, budget_tokens: int) -> tuple[Message, ...]:
-    """Ask for one suggestion.
-
-    Raises:
-        SpecError: The budget is too small for the kernel alone.
-    """
-    return _conversation("planning", brief, budget_tokens)
-
-
-def generation_messages(
-    brief: Brief,
-    suggestion: Suggestion,
-    *,
-    budget_tokens: int,
-    mode: Mode = "template",
-    draft: int = 0,
-    width: int = 1,
+def round_messages(
+    role: str, brief: Brief, *, budget_tokens: int = BRIEF_TOKENS, **more: object
 ) -> tuple[Message, ...]:
-    """Ask for a template, or a whole kernel, that follows ``suggestion``.
+    """Ask in a round for what ``role`` gives; ``more`` is what its prompt is told besides.
 
-    ``draft`` of ``width`` is the number of the draft in its round, from 0.
+    ``planning``: one suggestion. ``generation``: a template that follows ``suggestion``, as number
+    ``draft``, from 0, of ``width``; ``direct``: a whole kernel that does. ``tuning``: at most
+    ``most`` configurations of ``template``, whose landscape the brief has.
 
     Raises:
         SpecError: The budget is too small for the kernel alone.
     """
-    role = "generation" if mode == "template" else "direct"
-    return _conversation(
-        role, brief, budget_tokens, suggestion=suggestion, draft=draft, width=width
+    environment = _environment()
+    system = environment.get_template("system.md.j2").render(
+        title=traits_of(brief.experiment.kernel.language).title
     )
-
-
-def tuning_messages(
-    brief: Brief, template: Template, *, most: int, budget_tokens: int
-) -> tuple[Message, ...]:
-    """Ask for at most ``most`` configurations of ``template``; the brief has its landscape.
-
-    Raises:
-        SpecError: The budget is too small for the kernel alone.
-    """
-    return _conversation("tuning", brief, budget_tokens, template=template, most=most)
+    closing = environment.get_template(f"{role}.md.j2").render(brief=brief, **more)
+    room = budget_tokens - tokens(system) - tokens(closing)
+    body = _body(brief, room)
+    return (
+        Message(role="system", content=system),
+        Message(role="user", content=f"{body}\n{closing}"),
+    )
 
 
 def completion_messages(
@@ -197,7 +182,7 @@ def completion_messages(
     facts: Sequence[str],
     guesses: Sequence[str],
     inputs: Sequence[str],
-    budget_tokens: int,
+    budget_tokens: int = BRIEF_TOKENS,
 ) -> tuple[Message, ...]:
     """Ask for what a draft spec lacks: reference, domain, ranges and tolerances.
 
@@ -269,22 +254,6 @@ def shortened(text: str, limit: int) -> str:
         return text
     head, tail = limit * 2 // 3, limit // 3
     return f"{text[:head]}\n[… {len(text) - head - tail} characters left out …]\n{text[-tail:]}"
-
-
-def _conversation(
-    role: str, brief: Brief, budget_tokens: int, **more: object
-) -> tuple[Message, ...]:
-    environment = _environment()
-    system = environment.get_template("system.md.j2").render(
-        title=traits_of(brief.experiment.kernel.language).title
-    )
-    closing = environment.get_template(f"{role}.md.j2").render(brief=brief, **more)
-    room = budget_tokens - tokens(system) - tokens(closing)
-    body = _body(brief, room)
-    return (
-        Message(role="system", content=system),
-        Message(role="user", content=f"{body}\n{closing}"),
-    )
 
 
 def _body(brief: Brief, room: int) -> str:

@@ -15,9 +15,10 @@ from agents.llm.port import (
     Role,
     Waiting,
 )
-from agents.planning import Limits, overspent
+from agents.planning import overspent
 from agents.reference_rules import reference_violation
 from agents.replies import CompletionDraft, GeneratedCompletion, read_completion
+from agents.settings import AgentSettings
 from agents.step_journal import CallRecord, Steps
 from agents.turns import Ask, accepted_answer, asker
 from agents.verdict import Refused
@@ -51,7 +52,7 @@ Try = Callable[[int, Experiment], Awaitable[str | None]]
 
 
 async def complete_spec(
-    task: CompletionTask, ask: Ask, try_out: Try, limits: Limits
+    task: CompletionTask, ask: Ask, try_out: Try
 ) -> GeneratedCompletion | Refused:
     """The first completion that passes all checks, or the last refusal after all turns."""
     experiment = task.experiment
@@ -60,7 +61,6 @@ async def complete_spec(
         facts=task.facts,
         guesses=task.guesses,
         inputs=[a.name for a in experiment.arguments if a.is_given],
-        budget_tokens=limits.brief_tokens,
     )
 
     async def judge(attempt: int, found: GeneratedCompletion) -> Refused | None:
@@ -101,7 +101,7 @@ def completed_experiment(
 
 
 def completion_asker(
-    model: LanguageModel, experiment: Experiment, steps: Steps, limits: Limits
+    model: LanguageModel, experiment: Experiment, steps: Steps, agents: AgentSettings
 ) -> Ask:
     """Asks a model for a completion, within the budget.
 
@@ -109,14 +109,14 @@ def completion_asker(
     """
 
     async def call(request: Request) -> CallRecord:
-        if reason := overspent(limits, steps.spent, request, await model.price(request)):
+        if reason := overspent(agents, steps.spent, request, await model.price(request)):
             raise ModelUnavailable(f"the budget of the agents ({reason}) covers no further call")
         reply = await model.complete(request)
         if isinstance(reply, Waiting):
             raise ReplyPending(f"no reply yet to {reply.where}; run this again once it is there")
         return CallRecord(request=request.digest, reply=reply)
 
-    return asker(steps, experiment, call, Role.COMPLETION, output_tokens=limits.output_tokens)
+    return asker(steps, experiment, call, Role.COMPLETION)
 
 
 def _problems(experiment: Experiment, draft: CompletionDraft) -> Iterator[str]:

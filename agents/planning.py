@@ -15,12 +15,12 @@ from agents.brief import (
     RoundSummary,
     ShapeTimes,
     Specialist,
-    planning_messages,
+    round_messages,
 )
 from agents.llm.port import Request
 from agents.patterns.pattern import Pattern
 from agents.replies import Suggestion, read_suggestion
-from agents.settings import AgentSettings, Mode
+from agents.settings import AgentSettings
 from agents.static_profile import UNKNOWN, StaticProfile
 from agents.step_journal import CallTotals
 from agents.turns import Ask, accepted_answer
@@ -54,44 +54,11 @@ NEAR_CEILING = 0.95
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """What a run may cost. ``seconds`` include waiting for replies.
-
-    ``patience`` counts rounds in a row without a gain. ``tokens`` are those read and written by all
-    calls; ``brief_tokens`` and ``output_tokens`` bound a single brief and reply.
-    """
-
-    rounds: int = 5
-    patience: int = 2
-    calls: int = 40
-    tokens: float = float("inf")
-    cost_usd: float = 2.0
-    seconds: float = float("inf")
-    brief_tokens: int = 24_000
-    output_tokens: int = 16_384
-
-    @classmethod
-    def of(cls, agents: AgentSettings) -> "Limits":
-        """The limits that a spec sets."""
-        return cls(
-            rounds=agents.rounds,
-            patience=agents.patience,
-            calls=agents.max_calls,
-            cost_usd=agents.max_cost_usd,
-            tokens=float("inf") if agents.max_tokens is None else agents.max_tokens,
-            seconds=float("inf") if agents.seconds is None else agents.seconds,
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
     """What the loop works on.
 
     ``baseline_us`` and ``floor_us`` are the measured and the least possible time of the baseline
     per tune shape in microseconds, ``None`` where unknown; ``static`` is the compiled baseline.
-    ``width`` is the number of drafts per round; of each a model names up to ``proposals``
-    configurations between rungs; with ``overlap`` devices search the best template
-    further while a model is asked.
     """
 
     experiment: Experiment
@@ -99,12 +66,8 @@ class Task:
     baseline_us: tuple[float | None, ...]
     floor_us: tuple[float | None, ...]
     static: StaticProfile = UNKNOWN
-    limits: Limits = field(default_factory=Limits)
+    agents: AgentSettings = field(default_factory=AgentSettings)
     patterns: tuple[Pattern, ...] = ()
-    mode: Mode = "template"
-    width: int = 1
-    proposals: int = 0
-    overlap: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,25 +222,26 @@ def stop_reason(task: Task, state: RoundsState) -> StopReason | None:
     """Why no further round begins; ``None`` if one does."""
     if state.best and _near_ceiling(task, state.best.verdict):
         return "ceiling"
-    if state.without_gain >= task.limits.patience:
+    if state.without_gain >= task.agents.patience:
         return "no_gain"
-    if len(state.rounds) >= task.limits.rounds:
+    if len(state.rounds) >= task.agents.rounds:
         return "rounds"
     return None
 
 
 def overspent(
-    limits: Limits, spent: CallTotals, request: Request, price: float | None
+    agents: AgentSettings, spent: CallTotals, request: Request, price: float | None
 ) -> StopReason | None:
     """Why a request is not made; ``None`` if the highest that it may cost fits the budget."""
     tokens = request.input_tokens + request.max_output_tokens
-    if spent.calls >= limits.calls:
+    tokens += spent.input_tokens + spent.output_tokens
+    if spent.calls >= agents.max_calls:
         return "calls"
-    if spent.input_tokens + spent.output_tokens + tokens > limits.tokens:
+    if agents.max_tokens is not None and tokens > agents.max_tokens:
         return "tokens"
-    if spent.cost_usd >= limits.cost_usd or spent.cost_usd + (price or 0.0) > limits.cost_usd:
+    if spent.cost_usd >= agents.max_cost_usd or spent.cost_usd + (price or 0) > agents.max_cost_usd:
         return "cost"
-    if spent.seconds >= limits.seconds:
+    if agents.seconds is not None and spent.seconds >= agents.seconds:
         return "seconds"
     return None
 
@@ -336,14 +300,13 @@ def _specialists(state: RoundsState, shapes: tuple[ShapeTimes, ...]) -> Iterator
             )
 
 
-async def suggest(brief: Brief, ask: Ask, limits: Limits) -> Suggestion | Refused:
+async def suggest(brief: Brief, ask: Ask) -> Suggestion | Refused:
     """One suggestion. After an unusable reply the model is asked once more."""
-    messages = planning_messages(brief, budget_tokens=limits.brief_tokens)
 
     async def judge(_attempt: int, _found: Suggestion) -> None:
         """Any is good: what comes of it is measured."""
 
-    return await accepted_answer(messages, ask, read_suggestion, judge)
+    return await accepted_answer(round_messages("planning", brief), ask, read_suggestion, judge)
 
 
 def _near_ceiling(task: Task, verdict: Verdict) -> bool:

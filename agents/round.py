@@ -105,8 +105,8 @@ class Round:
 
     async def _plan_and_draft(self) -> tuple[Suggestion, dict[int, GeneratedTemplate] | str]:
         """The models' suggestion and its drafts, or why there is no draft."""
-        brief, limits = await self._brief(), self._task.limits
-        suggestion = await suggest(brief, self._asker(Role.PLANNING), limits)
+        brief = await self._brief()
+        suggestion = await suggest(brief, self._asker(Role.PLANNING))
         if isinstance(suggestion, Refused):
             return _NO_SUGGESTION, f"no usable suggestion: {suggestion.detail}"
         if suggestion.stop:
@@ -126,19 +126,22 @@ class Round:
         self, brief: Brief, suggestion: Suggestion
     ) -> dict[int, GeneratedTemplate] | Refused:
         """The round's drafts by number. One that fails or waits does not delay the others."""
-        task, drafts, parked = self._task, dict[int, GeneratedTemplate](), list[RoundStopped]()
+        agents, drafts, parked = (
+            self._task.agents,
+            dict[int, GeneratedTemplate](),
+            list[RoundStopped](),
+        )
         failure: Refused | RoundStopped = Refused(by="The loop", detail="no draft was asked for")
-        for draft in range(task.width):
+        for draft in range(agents.width):
             try:
                 found = await write_template(
                     brief,
                     suggestion,
                     self._asker(Role.GENERATION, draft),
                     partial(self._admit, draft),
-                    task.limits,
-                    mode=task.mode,
+                    mode=agents.mode,
                     draft=draft,
-                    width=task.width,
+                    width=agents.width,
                 )
             except RoundStopped as stop:
                 if stop.reason in PARKED:
@@ -164,18 +167,18 @@ class Round:
             self._task.experiment,
             self._call,
             role,
-            output_tokens=self._task.limits.output_tokens,
             round_number=self._number,
             draft=draft,
         )
 
     async def _call(self, request: Request) -> CallRecord:
         """Call the model, if the budget covers the call."""
-        limits, spent = self._task.limits, self._steps.spent
-        if reason := overspent(limits, spent, request, await self._model.price(request)):
+        agents, spent = self._task.agents, self._steps.spent
+        if reason := overspent(agents, spent, request, await self._model.price(request)):
             raise RoundStopped(reason)
         try:
-            reply = await self._completed(request, limits.seconds - spent.seconds)
+            seconds = math.inf if agents.seconds is None else agents.seconds
+            reply = await self._completed(request, seconds - spent.seconds)
         except ModelUnavailable as error:
             raise RoundStopped("model", str(error)) from error
         if isinstance(reply, Waiting):
@@ -188,7 +191,7 @@ class Round:
         end = clock() + seconds
         call = asyncio.ensure_future(self._model.complete(request))
         try:
-            if best is not None and self._task.overlap:
+            if best is not None and self._task.agents.overlap:
                 await asyncio.wait([call], timeout=min(OVERLAP_AFTER_SECONDS, seconds))
                 if not call.done():
                     await self._evaluator.search_meanwhile(
@@ -212,7 +215,7 @@ class Round:
     async def _take_meanwhile(self) -> None:
         """Use what devices found while models were asked, if it is a gain."""
         best, incumbents = self.state.best, self.state.incumbents
-        if best is None or not self._task.overlap:
+        if best is None or not self._task.agents.overlap:
             return
         found = await self._steps.take(
             f"r{self._number}-meanwhile",
@@ -240,7 +243,7 @@ class Round:
             used_trials=self.state.trials,
             used_seconds=self._evaluator.committed(self.state.search_seconds),
             used_device_seconds=self.state.device_seconds,
-            rounds_left=self._task.limits.rounds - self._number + 1,
+            rounds_left=self._task.agents.rounds - self._number + 1,
             confirming=self._evaluator.confirming(),
         )
 
@@ -264,7 +267,7 @@ class Round:
             return await self._steps.take(step, VERDICTS, act)
 
         async def propose(draft: int, rung: int, found: Verdict) -> Seeds:
-            if not self._task.proposals:
+            if not self._task.agents.proposals:
                 return ()
             template, ask = drafts[draft].template, self._asker(Role.TUNING, draft)
             try:

@@ -5,7 +5,7 @@ Advice that costs a call and trials, and never a round: a reply that cannot be u
 
 from dataclasses import replace
 
-from agents.brief import Brief, tuning_messages
+from agents.brief import Brief, round_messages
 from agents.halving import Seeds
 from agents.planning import Task
 from agents.replies import read_proposals
@@ -18,7 +18,7 @@ from tuner.results.landscape import landscape
 async def proposals(
     brief: Brief, template: Template, verdict: Verdict, ask: Ask, rung: int, task: Task
 ) -> Seeds:
-    """Values to try first on ``rung``, at most ``task.proposals``; the rung numbers the call.
+    """Values to try first on ``rung``, as many as the settings allow; the rung numbers the call.
 
     Args:
         brief: what the round began with.
@@ -26,14 +26,10 @@ async def proposals(
         verdict: what its search found so far.
         ask: asks the role's model.
         rung: the rung that follows, from 1.
-        task: limits the brief and the number of proposals.
+        task: limits the number of proposals.
     """
     found = landscape(template.parameters, verdict.observations)
-    messages = tuning_messages(
-        replace(brief, landscape=found),
-        template,
-        most=task.proposals,
-        budget_tokens=task.limits.brief_tokens,
-    )
+    known, most = replace(brief, landscape=found), task.agents.proposals
+    messages = round_messages("tuning", known, template=template, most=most)
     record = await ask(rung, messages, "")
-    return read_proposals(record.reply)[: task.proposals]
+    return read_proposals(record.reply)[:most]

@@ -33,7 +33,6 @@ def asker(
     call: Callable[[Request], Awaitable[CallRecord]],
     role: Role,
     *,
-    output_tokens: int,
     round_number: int = 0,
     draft: int = 0,
 ) -> Ask:
@@ -46,7 +45,6 @@ def asker(
                 experiment=experiment.name, kernel=kernel_digest(experiment.kernel), step=step
             ),
             messages=messages,
-            max_output_tokens=output_tokens,
             complaint=complaint,
         )
         return await steps.take(str(step), CALLS, lambda: call(request))

@@ -7,10 +7,9 @@ compiler.
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from agents.brief import Brief, generation_messages
+from agents.brief import Brief, round_messages
 from agents.generation.admission import refusal, usable_seeds
 from agents.llm.port import Reply
-from agents.planning import Limits
 from agents.replies import GeneratedTemplate, Suggestion, Unusable, read_template
 from agents.settings import Mode
 from agents.turns import Ask, accepted_answer
@@ -26,7 +25,6 @@ async def write_template(
     suggestion: Suggestion,
     ask: Ask,
     admit: Admit,
-    limits: Limits,
     *,
     mode: Mode = "template",
     draft: int = 0,
@@ -37,14 +35,8 @@ async def write_template(
     Seeds that are no configurations of it are left out.
     """
     experiment = brief.experiment
-    first = generation_messages(
-        brief,
-        suggestion,
-        budget_tokens=limits.brief_tokens,
-        mode=mode,
-        draft=draft,
-        width=width,
-    )
+    role = "generation" if mode == "template" else "direct"
+    first = round_messages(role, brief, suggestion=suggestion, draft=draft, width=width)
 
     def read(reply: Reply) -> GeneratedTemplate | Unusable:
         return read_template(reply, experiment.kernel.source.name, mode)

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from agents.completion import CompletionTask, complete_spec, completion_asker, open_guesses
 from agents.llm.port import ModelUnavailable
-from agents.planning import Limits
 from agents.replies import GeneratedCompletion
 from agents.rounds_summary import STEPS
 from agents.settings import SECTIONS, AgentSettings, agent_settings
@@ -121,15 +120,13 @@ async def _asked(
     access: ModelAccess,
     show: Show,
 ) -> GeneratedCompletion | Refused:
-    agents = agent_settings(task.experiment) or AgentSettings()
-    settings, limits = replace(agents, model=name), Limits.of(agents)
-    model = open_model(folder, settings, access, show)
+    agents = replace(agent_settings(task.experiment) or AgentSettings(), model=name)
+    model = open_model(folder, agents, access, show)
     await model.ready()
     steps = Steps(StepFiles(folder / STEPS), time.monotonic)
     show("completion")
-    return await complete_spec(
-        task, completion_asker(model, task.experiment, steps, limits), trial, limits
-    )
+    ask = completion_asker(model, task.experiment, steps, agents)
+    return await complete_spec(task, ask, trial)
 
 
 class _Trial:

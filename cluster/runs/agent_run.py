@@ -15,7 +15,7 @@ from pathlib import Path
 from agents.call_costs import calls_csv
 from agents.loop import Ending, run_rounds
 from agents.patterns.store import read_patterns
-from agents.planning import Limits, Task, least_times
+from agents.planning import Task, least_times
 from agents.rounds_summary import STEPS, discard_summary, write_summary
 from agents.settings import AgentSettings, agent_settings
 from agents.step_journal import StepFiles, Steps, recorded_exchanges
@@ -166,12 +166,8 @@ def _task(run: Path, experiment: Experiment, agents: AgentSettings, baseline: Ba
             else traits_of(device.backend).launch_floor_us,
         ),
         static=baseline.static,
-        limits=Limits.of(agents),
+        agents=agents,
         patterns=read_patterns(run / PATTERNS_FILE),
-        mode=agents.mode,
-        width=agents.width,
-        proposals=agents.proposals,
-        overlap=agents.overlap,
     )
 
 

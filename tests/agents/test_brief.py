@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 from agents.brief import (
     BYTES_PER_TOKEN,
     complaint,
-    generation_messages,
     inline,
-    planning_messages,
     quoted,
     repair_messages,
+    round_messages,
     shortened,
     tokens,
 )
@@ -38,12 +37,14 @@ def total(messages: tuple[Message, ...]) -> int:
 
 
 CASES = {
-    "planning_first": lambda: planning_messages(bare_brief(), budget_tokens=8_000),
-    "planning_full": lambda: planning_messages(full_brief(), budget_tokens=8_000),
-    "generation_full": lambda: generation_messages(full_brief(), SUGGESTION, budget_tokens=8_000),
-    "planning_tight": lambda: planning_messages(full_brief(), budget_tokens=1_000),
+    "planning_first": lambda: round_messages("planning", bare_brief(), budget_tokens=8_000),
+    "planning_full": lambda: round_messages("planning", full_brief(), budget_tokens=8_000),
+    "generation_full": lambda: round_messages(
+        "generation", full_brief(), suggestion=SUGGESTION, draft=0, width=1, budget_tokens=8_000
+    ),
+    "planning_tight": lambda: round_messages("planning", full_brief(), budget_tokens=1_000),
     "repair": lambda: repair_messages(
-        planning_messages(bare_brief(), budget_tokens=8_000)[:1],
+        round_messages("planning", bare_brief(), budget_tokens=8_000)[:1],
         "```json\n{}\n```",
         "\x1b[31mk.cl:3:\x1b[0m error: use of undeclared identifier '```VEC'",
         by="The compiler",
@@ -72,19 +73,19 @@ def test_what_readers_do_not_see_reaches_no_model() -> None:
 
 
 def test_it_is_a_pure_function() -> None:
-    assert planning_messages(full_brief(), budget_tokens=9_000) == planning_messages(
-        full_brief(), budget_tokens=9_000
+    assert round_messages("planning", full_brief(), budget_tokens=9_000) == round_messages(
+        "planning", full_brief(), budget_tokens=9_000
     )
 
 
 @pytest.mark.parametrize("budget", [900, 1_000, 1_200, 1_500, 2_000, 20_000])
 def test_a_budget_is_kept(budget: int) -> None:
-    assert total(planning_messages(full_brief(), budget_tokens=budget)) <= budget
+    assert total(round_messages("planning", full_brief(), budget_tokens=budget)) <= budget
 
 
 def test_what_is_least_worth_goes_first_and_is_named() -> None:
-    full = shown(planning_messages(full_brief(), budget_tokens=8_000))
-    tight = shown(planning_messages(full_brief(), budget_tokens=1_000))
+    full = shown(round_messages("planning", full_brief(), budget_tokens=8_000))
+    tight = shown(round_messages("planning", full_brief(), budget_tokens=1_000))
     assert "Left out for length:" in tight
     assert "kernel void twice(global float *out" in tight
     for heading in ("# Static profile", "# Results of the last search", "# Past rounds"):
@@ -98,7 +99,7 @@ def test_a_long_kernel_is_cut_in_the_middle() -> None:
     text = kernel.source.text + "// filler\n" * 5_000 + "// the end\n"
     long = replace(kernel, source=Source(name="k.cl", text=text))
     brief = replace(brief, experiment=replace(brief.experiment, kernel=long))
-    messages = planning_messages(brief, budget_tokens=4_000)
+    messages = round_messages("planning", brief, budget_tokens=4_000)
     assert total(messages) <= 4_000
     assert "characters left out" in messages[1].content
     assert "// the end" in messages[1].content
@@ -106,7 +107,7 @@ def test_a_long_kernel_is_cut_in_the_middle() -> None:
 
 def test_a_budget_too_small_for_the_kernel_says_so() -> None:
     with pytest.raises(SpecError, match="does not hold the kernel"):
-        planning_messages(full_brief(), budget_tokens=300)
+        round_messages("planning", full_brief(), budget_tokens=300)
 
 
 def test_structs_and_constants_are_told() -> None:
@@ -125,7 +126,9 @@ def test_structs_and_constants_are_told() -> None:
         Argument(name="t", kind="constant", dtype="int8", shape=values[:1], symbol="ns::t"),
     )
     experiment = replace(brief.experiment, arguments=(*brief.experiment.arguments, *more))
-    told = shown(planning_messages(replace(brief, experiment=experiment), budget_tokens=8_000))
+    told = shown(
+        round_messages("planning", replace(brief, experiment=experiment), budget_tokens=8_000)
+    )
     assert "- `p`: struct {int32 n = d; float32 s = d, 0.5}" in told
     assert "- `q`: struct of 2 bytes" in told
     assert "- `t`: constant int8 [d], in the module's variable `ns::t`" in told
@@ -137,13 +140,22 @@ def test_structs_and_constants_are_told() -> None:
 )
 def test_another_objective_than_time_is_told(objective, words) -> None:
     brief = full_brief()
-    assert "What counts" not in shown(planning_messages(brief, budget_tokens=9_000))
+    assert "What counts" not in shown(round_messages("planning", brief, budget_tokens=9_000))
     changed = replace(brief, experiment=replace(brief.experiment, objective=objective))
-    assert words in shown(planning_messages(changed, budget_tokens=9_000))
+    assert words in shown(round_messages("planning", changed, budget_tokens=9_000))
 
 
 def test_held_out_shapes_never_reach_a_model() -> None:
-    text = shown(generation_messages(full_brief(), SUGGESTION, budget_tokens=50_000))
+    text = shown(
+        round_messages(
+            "generation",
+            full_brief(),
+            suggestion=SUGGESTION,
+            draft=0,
+            width=1,
+            budget_tokens=50_000,
+        )
+    )
     for held_out in full_brief().experiment.shapes.held_out:
         assert str(held_out.symbols["d"]) not in text
 
@@ -176,7 +188,7 @@ def test_tokens_are_not_underestimated_for_bytes(text: str) -> None:
 
 def test_the_brief_tells_of_counters_too() -> None:
     brief = replace(full_brief(), profile=(("DRAM throughput %", 81.25),))
-    text = planning_messages(brief, budget_tokens=9_000)[1].content
+    text = round_messages("planning", brief, budget_tokens=9_000)[1].content
     assert "- DRAM throughput %: 81.2\n" in text
 
 
@@ -200,7 +212,7 @@ def test_a_brief_says_what_buffers_hold_how_types_are_called_and_what_shapes_wei
         bare_brief(),
         experiment=replace(experiment, arguments=arguments, shapes=shapes, reference=reference),
     )
-    text = shown(planning_messages(brief, budget_tokens=8_000))
+    text = shown(round_messages("planning", brief, budget_tokens=8_000))
     for words in (
         "holds normal values within [-2, 3.5], also nan\n",
         "aligned to one element (the spec promises no more); holds offsets that never decrease",

@@ -17,8 +17,8 @@ from agents.completion import (
 )
 from agents.llm.port import ModelUnavailable, Reply, Waiting
 from agents.llm.replay import Header, Replay, Transcript
-from agents.planning import Limits
 from agents.replies import GeneratedCompletion
+from agents.settings import AgentSettings
 from agents.step_journal import StepFiles, Steps, recorded_exchanges
 from agents.verdict import Refused
 from tests.tuner.experiment import specs
@@ -66,7 +66,7 @@ def experiment(tmp_path):
     )
 
 
-def run(experiment, model, folder, tried=lambda attempt, completed: None, limits=None):
+def run(experiment, model, folder, tried=lambda attempt, completed: None, **limits):
     task = CompletionTask(
         experiment=experiment,
         file="reference.py",
@@ -78,8 +78,8 @@ def run(experiment, model, folder, tried=lambda attempt, completed: None, limits
         return tried(attempt, completed)
 
     steps = Steps(StepFiles(folder / "llm"), lambda: 0.0)
-    ask = completion_asker(model, experiment, steps, limits or Limits())
-    return asyncio.run(complete_spec(task, ask, try_out, limits or Limits()))
+    ask = completion_asker(model, experiment, steps, AgentSettings(**limits))
+    return asyncio.run(complete_spec(task, ask, try_out))
 
 
 def test_a_good_answer_completes_the_experiment(experiment, tmp_path):
@@ -150,7 +150,7 @@ def test_calls_are_recorded_and_replayed(experiment, tmp_path):
 
 def test_no_budget_and_no_reply(experiment, tmp_path):
     with pytest.raises(ModelUnavailable, match="covers no further call"):
-        run(experiment, Model(answer()), tmp_path, limits=Limits(calls=0))
+        run(experiment, Model(answer()), tmp_path, max_calls=0)
     with pytest.raises(ReplyPending, match="no reply yet to box"):
         run(experiment, Model(None), tmp_path)
 
@@ -161,9 +161,9 @@ def test_guesses_are_shown_by_line():
 
 def test_a_long_source_is_shortened_to_the_budget(experiment, tmp_path):
     long = replace(
-        experiment.kernel.source, text=experiment.kernel.source.text + "// filler\n" * 4000
+        experiment.kernel.source, text=experiment.kernel.source.text + "// filler\n" * 8000
     )
     large = replace(experiment, kernel=replace(experiment.kernel, source=long))
     model = Model(answer())
-    run(large, model, Path(tmp_path), limits=Limits(brief_tokens=6_000))
+    run(large, model, Path(tmp_path))
     assert "characters left out" in model.asked[0].messages[1].content

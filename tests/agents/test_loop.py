@@ -15,7 +15,8 @@ from agents.llm.port import Reply, Request, Role, StepKey
 from agents.llm.port import TokenUsage as Tokens
 from agents.llm.replay import Exchange, Header, Replay, Transcript
 from agents.loop import Ending, run_rounds
-from agents.planning import Limits, Task, Variant, brief_of
+from agents.planning import Task, Variant, brief_of
+from agents.settings import AgentSettings
 from agents.static_profile import StaticProfile
 from agents.step_journal import StepFiles, recorded_exchanges
 from agents.verdict import Admitted, Refused, Verdict, round_verdict
@@ -291,20 +292,20 @@ class SimulatedEvaluator:
     """How much faster all but the baseline are in a round, as on another day."""
 
 
-def task(**limits: object) -> Task:
+def task(**settings: object) -> Task:
     return Task(
         experiment=plain(),
         device=CPU,
         baseline_us=(1.0, 2.0),
         floor_us=(0.1, 0.2),
-        limits=Limits(**({"rounds": 3} | limits)),  # type: ignore[arg-type]
+        agents=AgentSettings(**({"rounds": 3} | settings)),  # type: ignore[arg-type]
     )
 
 
-def run(transcript: Transcript, disk: Disk | None = None, **limits: object) -> Ending:
+def run(transcript: Transcript, disk: Disk | None = None, **settings: object) -> Ending:
     disk = disk or Disk()
     return asyncio.run(
-        run_rounds(task(**limits), Counting(transcript, disk), SimulatedEvaluator(disk), disk)
+        run_rounds(task(**settings), Counting(transcript, disk), SimulatedEvaluator(disk), disk)
     )
 
 
@@ -571,11 +572,11 @@ def test_an_unreadable_template_is_asked_for_once_more() -> None:
 @pytest.mark.parametrize(
     ("limits", "reason", "calls"),
     [
-        ({"calls": 3}, "calls", 3),
-        ({"calls": 0}, "calls", 0),
-        ({"cost_usd": 0.25}, "cost", 2),
-        ({"cost_usd": 0.0}, "cost", 0),
-        ({"tokens": 100}, "tokens", 0),
+        ({"max_calls": 3}, "calls", 3),
+        ({"max_calls": 0}, "calls", 0),
+        ({"max_cost_usd": 0.25}, "cost", 2),
+        ({"max_cost_usd": 0.0}, "cost", 0),
+        ({"max_tokens": 100}, "tokens", 0),
         ({"seconds": 0.0}, "seconds", 0),
     ],
 )
@@ -650,7 +651,7 @@ def test_a_call_that_may_cost_more_than_is_left_is_not_made() -> None:
         next_price = 0.3
 
     disk = Disk()
-    limited = task(cost_usd=0.5)
+    limited = task(max_cost_usd=0.5)
     ending = asyncio.run(run_rounds(limited, Dear(GOOD, disk), SimulatedEvaluator(disk), disk))
     assert ending.reason == "cost"
     assert ending.detail == "the remaining money does not cover another model call"
@@ -689,10 +690,10 @@ def drafts(*texts: str) -> Transcript:
 def wide(
     transcript: Transcript, disk: Disk, width: int, trials: int = 24, proposals: int = 0
 ) -> Ending:
-    chosen = task(rounds=1)
+    chosen = task(rounds=1, width=width, proposals=proposals)
     search = replace(chosen.experiment.search, trials=trials)
     experiment = replace(chosen.experiment, search=search)
-    chosen = replace(chosen, experiment=experiment, width=width, proposals=proposals)
+    chosen = replace(chosen, experiment=experiment)
     return asyncio.run(
         run_rounds(chosen, Counting(transcript, disk), SimulatedEvaluator(disk), disk)
     )
@@ -757,7 +758,7 @@ def test_devices_go_on_with_the_incumbent_while_a_model_thinks(
 
     def go(disk: Disk, *, overlap: bool) -> tuple[Ending, SimulatedEvaluator]:
         evaluator = SimulatedEvaluator(disk)
-        chosen = replace(task(), overlap=overlap)
+        chosen = task(overlap=overlap)
         return asyncio.run(run_rounds(chosen, Slow(transcript, disk), evaluator, disk)), evaluator
 
     ending, evaluator = go(Disk(), overlap=False)
@@ -783,7 +784,7 @@ class NoDevice(SimulatedEvaluator):
 
 def test_without_a_device_every_draft_is_asked_for_and_the_next_process_asks_none_again() -> None:
     disk, transcript = Disk(), drafts(draft(0.7), draft(0.3))
-    chosen = replace(task(rounds=1), width=2, baseline_us=(None, None))
+    chosen = replace(task(rounds=1, width=2), baseline_us=(None, None))
     model = Counting(transcript, disk)
     ending = asyncio.run(run_rounds(chosen, model, NoDevice(disk), disk))
     assert ending.reason == "device"
@@ -829,7 +830,7 @@ def test_direct_mode_measures_whole_kernels() -> None:
     source = FAMILY.replace("VEC", "4").replace("MODE == MODE_sum", "true")
     text = f"```json\n{json.dumps(fields)}\n```\n```c\n{source}```\n"
     disk = Disk()
-    chosen = replace(task(rounds=1), mode="direct")
+    chosen = task(rounds=1, mode="direct")
     model = Counting(drafts(text), disk)
     ending = asyncio.run(run_rounds(chosen, model, FixedWorkshop(disk), disk))
     assert ending.best is not None

@@ -10,7 +10,7 @@ from agents.generation.drafting import write_template
 from agents.halving import successive_halving
 from agents.llm.port import Message, Reply
 from agents.loop import recorded_brief, run_rounds
-from agents.planning import Limits, suggest
+from agents.planning import suggest
 from agents.replies import GeneratedTemplate, Suggestion
 from agents.step_journal import CallRecord, StepFiles
 from agents.turns import Ask
@@ -57,7 +57,7 @@ def answers(*texts: str) -> tuple[Ask, list[tuple[Message, ...]]]:
 def test_planning_alone(recorded: tuple[Path, Disk]) -> None:
     brief = recorded_brief(recorded[0], 3)
     ask, asked = answers(suggestion())
-    found = asyncio.run(suggest(brief, ask, Limits()))
+    found = asyncio.run(suggest(brief, ask))
     assert isinstance(found, Suggestion)
     assert "× over the previous best (" in asked[0][1].content
 
@@ -65,13 +65,13 @@ def test_planning_alone(recorded: tuple[Path, Disk]) -> None:
 def test_generation_alone(recorded: tuple[Path, Disk]) -> None:
     brief = recorded_brief(recorded[0], 2)
     ask, asked = answers("?", draft(0.5))
-    plan = asyncio.run(suggest(brief, answers(suggestion())[0], Limits()))
+    plan = asyncio.run(suggest(brief, answers(suggestion())[0]))
     assert isinstance(plan, Suggestion)
 
     async def admit(attempt: int, template: Template) -> Admitted | Refused:
         return Admitted()
 
-    found = asyncio.run(write_template(brief, plan, ask, admit, Limits()))
+    found = asyncio.run(write_template(brief, plan, ask, admit))
     assert isinstance(found, GeneratedTemplate)
     assert len(asked) == 2
     assert brief.incumbent is not None

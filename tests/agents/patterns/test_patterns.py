@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.brief import planning_messages
+from agents.brief import round_messages
 from agents.patterns.features import Features, distance, features_of
 from agents.patterns.inheritance import inherited, left_by, seeded
 from agents.patterns.pattern import PATTERNS, Pattern, Winner, nearest
@@ -135,7 +135,7 @@ def test_what_no_parameter_fits_is_not_inherited_nor_told_of_unlike_kernels() ->
 def test_the_brief_tells_of_them() -> None:
     named = replace(pattern(), experiment="silu_and_mul")
     brief = replace(full_brief(), patterns=(named, pattern()))
-    text = planning_messages(brief, budget_tokens=9_000)[1].content
+    text = round_messages("planning", brief, budget_tokens=9_000)[1].content
     assert "# What won for similar kernels" in text
     told = "1.6× (1.5 to 1.7) on here with VEC=8, BLOCK=16: vectors"
     assert f"- silu_and_mul: {told}" in text
