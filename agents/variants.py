@@ -50,7 +50,6 @@ class About:
 
     round: int
     parent: str | None
-    rationale: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -123,18 +123,15 @@ class EngineEvaluator:
         Raises:
             NothingValid: it fails its own checks.
         """
-        with self._budget.counted():
-            return await self._measured_baseline()
-
-    async def _measured_baseline(self) -> Baseline:
-        device = (await self._fleet()).device
-        static = static_profile(await self._compiled_baseline(), device)
         tune = self._directory.experiment.shapes.tune
         times: tuple[float | None, ...] = (None,) * len(tune)
         ceilings = None
-        with suppress(DeviceNeeded):
-            cells, ceilings = await self._prepare()
-            times = tuple(cell.median_ns / 1000 for cell in cells[: len(tune)])
+        with self._budget.counted():
+            device = (await self._fleet()).device
+            static = static_profile(await self._compiled_baseline(), device)
+            with suppress(DeviceNeeded):
+                cells, ceilings = await self._prepare()
+                times = tuple(cell.median_ns / 1000 for cell in cells[: len(tune)])
         return Baseline(device=device, times_us=times, static=static, ceilings=ceilings)
 
     async def admit(self, experiment: Experiment, template: Template) -> Admitted | Refused:
@@ -144,12 +141,13 @@ class EngineEvaluator:
             DeviceNeeded: they compile, and there is no device to run one on.
         """
         self._check()
-        await self._fleet()  # no budget counts waiting for devices that were given back
+        fleet = await self._fleet()  # no budget counts waiting for devices that were given back
         with self._budget.counted():
-            return await self._admitted(experiment, template)
+            return await self._admitted(experiment, template, fleet)
 
-    async def _admitted(self, experiment: Experiment, template: Template) -> Admitted | Refused:
-        fleet = await self._fleet()
+    async def _admitted(
+        self, experiment: Experiment, template: Template, fleet: Fleet
+    ) -> Admitted | Refused:
         device, most = fleet.device, min(MOST, CORNERS_PER_SLOT * fleet.compile_slots)
         try:
             space = await asyncio.to_thread(feasible_set, experiment, template, device)
