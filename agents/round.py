@@ -126,11 +126,8 @@ class Round:
         self, brief: Brief, suggestion: Suggestion
     ) -> dict[int, GeneratedTemplate] | Refused:
         """The round's drafts by number. One that fails or waits does not delay the others."""
-        agents, drafts, parked = (
-            self._task.agents,
-            dict[int, GeneratedTemplate](),
-            list[RoundStopped](),
-        )
+        agents = self._task.agents
+        drafts, parked = dict[int, GeneratedTemplate](), list[RoundStopped]()
         failure: Refused | RoundStopped = Refused(by="The loop", detail="no draft was asked for")
         for draft in range(agents.width):
             try:
