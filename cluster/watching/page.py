@@ -119,7 +119,7 @@ def _run(picture: RunPicture) -> Iterator[Part]:
     workers = worker_table(picture, time.time())
     if workers.rows:
         yield Heading(text="Workers")
-        yield Table(head=workers.head, rows=workers.rows, numbers=frozenset({1, 2, 3, 4}))
+        yield workers
     if lost := losses(picture.counts):
         yield Heading(text="Lost")
         yield Table(head=("worker", "what", "why", ""), rows=tuple(lost))

@@ -10,9 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from cluster.watching.follower import RunPicture
-from cluster.watching.workers import WorkerTable, losses, worker_table
+from cluster.watching.workers import losses, worker_table
 from tuner.engine.progress import duration
 from tuner.printable import counted, printable_line
+from tuner.report import document
 from tuner.report.convergence import Climb
 
 MOST_COLUMNS = 110
@@ -94,7 +95,7 @@ def _climb(climbs: Sequence[Climb]) -> str:
     return f"{''.join(bars)} {low:.2f}× to {high:.2f}×"
 
 
-def _workers(given: WorkerTable) -> Table:
+def _workers(given: document.Table) -> Table:
     found = Table(box=None, expand=True, pad_edge=False, header_style="dim")
     found.add_column(f"  {given.head[0]}", overflow="ellipsis", no_wrap=True, ratio=1)
     for name in given.head[1:]:

@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from cluster.watching.follower import RunPicture
 from tuner.engine.progress import duration
 from tuner.journal.counts import RunCounts, WorkerCounts
 from tuner.printable import counted
+from tuner.report.document import Table
 from tuner.report.timeline import share_text
 
 _UUID = re.compile("([0-9a-f]{8})[0-9a-f]{24}$")
@@ -15,20 +15,11 @@ _UUID = re.compile("([0-9a-f]{8})[0-9a-f]{24}$")
 MOST_BENCHES = 256
 """Benches that a page lists."""
 
-
 MOST_LOST = 8
 """Lost work, and lost benches, that are told."""
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerTable:
-    """Text cells; the first column names the worker, the others are numbers."""
-
-    head: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-
-
-def worker_table(picture: RunPicture, now: float, most: int = MOST_BENCHES) -> WorkerTable:
+def worker_table(picture: RunPicture, now: float, most: int = MOST_BENCHES) -> Table:
     """A row for each bench, at most ``most``, and one for all compile workers together.
 
     Args:
@@ -46,8 +37,10 @@ def worker_table(picture: RunPicture, now: float, most: int = MOST_BENCHES) -> W
     if compilers:
         groups.append((counted(len(compilers), "compile worker"), compilers))
     live = picture.state == "running"
-    return WorkerTable(
-        head=("worker", "trials", "busy", *(("last minute", "last answer") if live else ())),
+    head = ("worker", "trials", "busy", *(("last minute", "last answer") if live else ()))
+    return Table(
+        head=head,
+        numbers=frozenset(range(1, len(head))),
         rows=tuple(_row(name, group, now, live=live) for name, group in groups),
     )
 
