@@ -31,7 +31,7 @@ def by_tier(path):
     return pytest.param(path, marks=marks, id=f"{path.parent.name}-{path.stem}")
 
 
-@pytest.mark.parametrize("path", map(by_tier, RECORDED))
+@pytest.mark.parametrize("path", [by_tier(path) for path in RECORDED])
 def test_every_reply_of_a_cuda_transcript_can_be_used(path):
     pytest.importorskip("cupy_backends.cuda.libs.nvrtc")
     from workers.backends.cuda.compiler import open_compiler
