@@ -22,8 +22,8 @@ from workers.devices.port import (
     Launchable,
     RepeatingLaunchable,
     StagedBuffer,
-    StagedScalar,
 )
+from workers.devices.staging import staged_scalar
 
 N = 1000
 POISON = 0xFF
@@ -80,7 +80,7 @@ class DeviceBackendConformance:
                     contents=str(path) if kind != "out" else None,
                 )
             )
-        return backend.stage([*buffers, StagedScalar(name="n", dtype="int32", value=N)], sets)
+        return backend.stage([*buffers, staged_scalar("n", "int32", N)], sets)
 
     def bind(
         self, backend: DeviceBackend, buffer_sets: BufferSets, entry: str, **step: object

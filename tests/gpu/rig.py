@@ -18,7 +18,8 @@ from workers.bench.burst_requests import BurstRequest
 from workers.bench.deadlines import Deadlines
 from workers.bench.supervisor import Supervisor
 from workers.comparison import Expected
-from workers.devices.port import DeviceFailure, Staged, StagedBuffer, StagedScalar
+from workers.devices.port import DeviceFailure, Staged, StagedBuffer
+from workers.devices.staging import staged_scalar
 from workers.elements import dtype_name
 
 N = 10_007
@@ -93,7 +94,7 @@ class Rig:
         arguments = [
             buffer("out", "out", np.empty(N, np.float32)),
             buffer("x", "in", data),
-            StagedScalar(name="n", dtype="int32", value=N),
+            staged_scalar("n", "int32", N),
         ]
         return self.stage(folder, arguments, sets=3), data
 
@@ -126,7 +127,7 @@ def outcome_in_child(folder: Path, source: str, deadline: float) -> DeviceFailur
                 [
                     buffer("out", "out", np.empty(n, np.float32)),
                     buffer("x", "in", np.zeros(n, np.float32)),
-                    StagedScalar(name="n", dtype="int32", value=n),
+                    staged_scalar("n", "int32", n),
                 ],
             ),
             2,

@@ -22,10 +22,9 @@ from workers.devices.port import (
     GUARD_BYTES,
     Damage,
     DeviceFailure,
-    StagedNull,
-    StagedScalar,
-    StagedStruct,
+    StagedValue,
 )
+from workers.devices.staging import NULL, staged_scalar
 from workers.elements import dtype_name, numpy_dtype
 
 pytestmark = pytest.mark.gpu
@@ -156,7 +155,7 @@ def test_addresses_are_aligned_to_exactly_what_is_promised(rig, tmp_path, align)
         [
             buffer("out", "out", np.empty(2, np.int64)),
             buffer("x", "in", np.zeros(100, np.int8), align=align),
-            StagedNull(name="null"),
+            StagedValue(name="null", data=NULL.hex()),
         ],
         sets=2,
     )
@@ -185,7 +184,7 @@ namespace deep { template <int K> __global__ void run(float* out, float* work, i
         [
             buffer("out", "out", np.empty(n, np.float32)),
             buffer("table", "constant", table),
-            StagedScalar(name="n", dtype="int32", value=n),
+            staged_scalar("n", "int32", n),
         ],
         sets=1,
     )
@@ -216,8 +215,8 @@ extern "C" __global__ void run(double* out, const __grid_constant__ pair p, int 
         tmp_path,
         [
             buffer("out", "out", np.empty(4, np.float64)),
-            StagedStruct(name="p", data=packed.hex()),
-            StagedScalar(name="last", dtype="int32", value=-9),
+            StagedValue(name="p", data=packed.hex()),
+            staged_scalar("last", "int32", -9),
         ],
         sets=2,
     )
@@ -245,7 +244,7 @@ extern "C" __global__ void run(int* out, int n) {
         tmp_path,
         [
             buffer("out", "out", np.empty(blocks, np.int32)),
-            StagedScalar(name="n", dtype="int32", value=blocks),
+            staged_scalar("n", "int32", blocks),
         ],
         sets=1,
     )
@@ -342,7 +341,7 @@ def test_a_copy_runs_at_the_speed_of_memory(rig, tmp_path):
     arguments = [
         buffer("out", "out", data, align=16),
         buffer("x", "in", data, align=16),
-        StagedScalar(name="n", dtype="int32", value=n),
+        staged_scalar("n", "int32", n),
     ]
     rotation = rig.device.rotation(2 * data.nbytes, "cold", 20, 100)
     buffer_sets = rig.stage(tmp_path, arguments, sets=rotation.sets)

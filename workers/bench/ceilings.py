@@ -18,7 +18,8 @@ from workers.backends.registry import adapter_of
 from workers.bench.burst_requests import BurstRequest
 from workers.bench.supervisor import Supervisor
 from workers.compilers.worker import CompileWorker
-from workers.devices.port import DeviceFailure, Staged, StagedBuffer, StagedScalar
+from workers.devices.port import DeviceFailure, Staged, StagedBuffer, StagedValue
+from workers.devices.staging import staged_scalar
 
 _COPIED, _COPIED_ON_CPU = 256 << 20, 16 << 20
 """Bytes of a copy: more than a cache, and at most a sixteenth of the memory."""
@@ -85,7 +86,7 @@ class _Measurement:
         copy = self._time(
             "copy",
             [_buffer("to", "uint32", 4 * words), _buffer("from", "uint32", 4 * words)],
-            StagedScalar(name="count", dtype="int64", value=words),
+            staged_scalar("count", "int64", words),
             (-(-words // 256), 1, 1),
             (256, 1, 1),
             "cold",
@@ -93,7 +94,7 @@ class _Measurement:
         products = []
         for dtype, (grid, block) in launches.items():
             matrices = [_buffer(matrix, dtype, SIDE * SIDE) for matrix in "cab"]
-            scalar = StagedScalar(name="n", dtype="int32", value=SIDE)
+            scalar = staged_scalar("n", "int32", SIDE)
             time = self._time(f"product_{dtype}", matrices, scalar, grid, block, "hot")
             products.append((dtype, 2.0 * SIDE**3 / time * 1e9))
         return Ceilings(
@@ -106,7 +107,7 @@ class _Measurement:
         self,
         entry: str,
         buffers: Sequence[StagedBuffer],
-        scalar: StagedScalar | None,
+        scalar: StagedValue | None,
         grid: Size,
         block: Size,
         cache: Cache,

@@ -52,7 +52,6 @@ from workers.devices.port import (
     Launchable,
     Module,
     RepeatingLaunchable,
-    Staged,
 )
 
 _NO_COUNTER = (
@@ -110,8 +109,8 @@ class _Server:
                 )
                 return Rotated(rotation=rotation), []
             case StageBuffers():
-                arguments: list[Staged] = [*request.buffers, *request.values, *request.nulls]
-                self._buffer_sets[request.buffer_sets] = device.stage(arguments, request.sets)
+                staged = device.stage(request.arguments, request.sets)
+                self._buffer_sets[request.buffer_sets] = staged
             case Refill():
                 self._buffer_sets[request.buffer_sets].refill(request.contents)
             case Load():

@@ -23,9 +23,7 @@ from workers.devices.port import (
     EnergyReading,
     LateWrite,
     Rotation,
-    StagedBuffer,
-    StagedNull,
-    StagedValue,
+    Staged,
 )
 
 REPEATS = 4
@@ -63,9 +61,7 @@ class StageBuffers:
 
     kind: Literal["stage"] = "stage"
     buffer_sets: int
-    buffers: tuple[StagedBuffer, ...]
-    values: tuple[StagedValue, ...]
-    nulls: tuple[StagedNull, ...]
+    arguments: tuple[Staged, ...]
     sets: int
 
 

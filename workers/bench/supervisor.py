@@ -20,15 +20,7 @@ from workers.bench.burst_requests import BurstRequest, BurstResult
 from workers.bench.deadlines import Deadlines
 from workers.channel import Frame
 from workers.confinement import device_sandbox
-from workers.devices.port import (
-    DeviceFailure,
-    Inspection,
-    Rotation,
-    Staged,
-    StagedBuffer,
-    StagedNull,
-    StagedValue,
-)
+from workers.devices.port import DeviceFailure, Inspection, Rotation, Staged
 from workers.forking import EXTERNAL, ChildFailed
 from workers.integrity.time_bounds import refuse_implausible
 from workers.process import Child
@@ -120,9 +112,7 @@ class Supervisor:
         self._tell(
             protocol.StageBuffers(
                 buffer_sets=handle,
-                buffers=tuple(a for a in arguments if isinstance(a, StagedBuffer)),
-                values=tuple(a for a in arguments if isinstance(a, StagedValue)),
-                nulls=tuple(a for a in arguments if isinstance(a, StagedNull)),
+                arguments=tuple(arguments),
                 sets=sets,
             )
         )

@@ -23,7 +23,6 @@ from workers.backends.registry import adapter_of
 from workers.checkers.job import Job, job_format
 from workers.checkers.tool import Tool
 from workers.checkers.watched import Launchers
-from workers.devices.port import StagedBuffer, StagedNull, StagedValue
 from workers.devices.staging import staged
 
 _MAX_CHARACTERS = 300
@@ -225,15 +224,12 @@ def _job(candidate: Candidate, tool: Tool, site: Site) -> tuple[int, Path] | Non
         binary = candidate.binaries[cell.build]
         code = tool.log.with_name(f"{tool.log.name}.{candidate.trial}.code")
         code.write_bytes(binary.code)
-        arguments = staged(site.arguments[shape], contents)
         job = Job(
             build=candidate.plan.builds[cell.build],
             code=str(code),
             symbols=binary.symbols,
             cell=replace(cell, build=0),
-            buffers=tuple(a for a in arguments if isinstance(a, StagedBuffer)),
-            values=tuple(a for a in arguments if isinstance(a, StagedValue)),
-            nulls=tuple(a for a in arguments if isinstance(a, StagedNull)),
+            arguments=tuple(staged(site.arguments[shape], contents)),
         )
         path = code.with_suffix(".json")
         path.write_bytes(job_format().dump_json(job))

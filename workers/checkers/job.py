@@ -6,7 +6,7 @@ from functools import cache
 from pydantic import TypeAdapter
 
 from tuner.plan import Build, CellPlan
-from workers.devices.port import StagedBuffer, StagedNull, StagedValue
+from workers.devices.port import Staged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,9 +21,7 @@ class Job:
     code: str
     symbols: tuple[tuple[str, str], ...]
     cell: CellPlan
-    buffers: tuple[StagedBuffer, ...]
-    values: tuple[StagedValue, ...]
-    nulls: tuple[StagedNull, ...]
+    arguments: tuple[Staged, ...]
 
 
 @cache

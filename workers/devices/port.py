@@ -80,34 +80,20 @@ class StagedBuffer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StagedScalar:
-    """A scalar argument, passed by value as ``dtype``."""
+class StagedValue:
+    """A scalar, struct or null pointer: its bytes as the kernel reads them, in hexadecimal."""
 
-    name: str
-    dtype: str
-    value: int | float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StagedStruct:
-    """A struct argument, passed by value: its bytes as hexadecimal digits."""
-
+    kind: Literal["value"] = "value"
     name: str
     data: str
 
-
-StagedValue = StagedScalar | StagedStruct
-"""An argument that is passed by value."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StagedNull:
-    """A null pointer argument."""
-
-    name: str
+    @property
+    def packed(self) -> bytes:
+        """The bytes themselves."""
+        return bytes.fromhex(self.data)
 
 
-Staged = StagedBuffer | StagedValue | StagedNull
+Staged = Annotated[StagedBuffer | StagedValue, Field(discriminator="kind")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

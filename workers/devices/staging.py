@@ -5,15 +5,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tuner.experiment.arguments import ResolvedArgument
-from workers.devices.port import (
-    Staged,
-    StagedBuffer,
-    StagedNull,
-    StagedScalar,
-    StagedStruct,
-    StagedValue,
-)
+from workers.devices.port import Staged, StagedBuffer, StagedValue
 from workers.elements import numpy_dtype
+
+NULL = bytes(8)
+"""A null pointer, as a kernel reads it."""
 
 
 def staged(
@@ -23,12 +19,12 @@ def staged(
     found: list[Staged] = []
     for a in arguments:
         if a.kind == "null":
-            found.append(StagedNull(name=a.name))
+            found.append(StagedValue(name=a.name, data=NULL.hex()))
         elif a.kind == "scalar":
             assert a.value is not None
-            found.append(StagedScalar(name=a.name, dtype=a.dtype, value=a.value))
+            found.append(staged_scalar(a.name, a.dtype, a.value))
         elif a.kind == "struct":
-            found.append(StagedStruct(name=a.name, data=_struct(a).hex()))
+            found.append(StagedValue(name=a.name, data=_struct(a).hex()))
         else:
             found.append(
                 StagedBuffer(
@@ -47,11 +43,14 @@ def staged(
     return found
 
 
-def value_bytes(value: StagedValue) -> bytes:
-    """An argument that is passed by value, as the kernel reads it."""
-    if isinstance(value, StagedStruct):
-        return bytes.fromhex(value.data)
-    return _packed(value.dtype, [value.value])
+def staged_scalar(name: str, dtype: str, value: float) -> StagedValue:
+    """A scalar argument of this type."""
+    return StagedValue(name=name, data=packed(dtype, [value]).hex())
+
+
+def packed(dtype: str, values: Sequence[float]) -> bytes:
+    """Numbers of this type in a row, as a kernel reads them."""
+    return np.array(values).astype(numpy_dtype(dtype)).tobytes()
 
 
 def _struct(argument: ResolvedArgument) -> bytes:
@@ -60,10 +59,6 @@ def _struct(argument: ResolvedArgument) -> bytes:
         return bytes.fromhex(argument.contents)
     data = bytearray(argument.struct_bytes)
     for field in argument.fields:
-        packed = _packed(field.dtype, field.values)
-        data[field.offset : field.offset + len(packed)] = packed
+        held = packed(field.dtype, field.values)
+        data[field.offset : field.offset + len(held)] = held
     return bytes(data)
-
-
-def _packed(dtype: str, values: Sequence[int | float]) -> bytes:
-    return np.array(values).astype(numpy_dtype(dtype)).tobytes()

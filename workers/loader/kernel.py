@@ -20,8 +20,8 @@ from tuner.files import UnreadableFile, inside, read_bounded
 from tuner.plan import Build
 from tuner.trial import Rejected
 from workers.backends.registry import adapter_of
-from workers.devices.port import DeviceFailure, StagedScalar
-from workers.devices.staging import value_bytes
+from workers.devices.port import DeviceFailure
+from workers.devices.staging import NULL, packed
 from workers.elements import is_float
 from workers.loader.port import ArrayView, BoundCell, Place, Runtime
 from workers.loader.signature import (
@@ -95,7 +95,7 @@ class TunedKernel:
             a.name for a in passed if a.kind == "scalar" and not self._signature.may_lack(a)
         )
         self._ranges = tuple((a.name, *a.range) for a in passed if a.kind == "scalar" and a.range)
-        self._nulls = frozenset(a.name for a in self._manifest.arguments if a.kind == "null")
+        self._nulls = {a.name: NULL for a in self._manifest.arguments if a.kind == "null"}
         self._calls: dict[Hashable, _Prepared] = {}
         self._codes: dict[tuple[Hashable, Build], Any] = {}
         self._lock = threading.Lock()
@@ -265,7 +265,7 @@ class TunedKernel:
         own = {a.name: sizes[a.name] for a in self._manifest.arguments if a.kind == "scratch"}
         added = {s.name: s.elements * item_bytes(s.dtype) for s in served.cell.scratch}
         scalars = [a for a in self._manifest.arguments if a.kind == "scalar"]
-        own_values = {
+        own_values = self._nulls | {
             a.name: _packed(a.name, dtypes[a.name], own_value(a, symbols))
             for a in scalars
             if a.name not in given.scalars
@@ -273,8 +273,7 @@ class TunedKernel:
         bound = BoundCell(
             cell=served.cell,
             widths={a.name: item_bytes(dtypes[a.name]) for a in scalars}
-            | {name: len(data) for name, data in given.structs.items()},
-            nulls=self._nulls,
+            | {name: len(data) for name, data in (*given.structs.items(), *self._nulls.items())},
             sizes=sizes,
             scratch=own | added,
             constants={
@@ -324,7 +323,7 @@ def _same(argument: Argument, given: float) -> bool:
 def _kept_bytes(name: str, dtype: str, value: float) -> bytes:
     check_number(name, value, dtype)
     held = float(value) if is_float(dtype) else int(value)
-    return value_bytes(StagedScalar(name=name, dtype=dtype, value=held))
+    return packed(dtype, [held])
 
 
 def _packed(name: str, dtype: str, value: float) -> bytes:

@@ -49,7 +49,6 @@ class BoundCell:
     Attributes:
         cell: the launches.
         widths: the number of bytes of each argument that is passed by value.
-        nulls: arguments that are null pointers.
         sizes: the bytes of each array that the kernel may use.
         scratch: the bytes of each work buffer, to be allocated.
         constants: the module's variable that each constant argument fills.
@@ -57,7 +56,6 @@ class BoundCell:
 
     cell: CellPlan
     widths: Mapping[str, int]
-    nulls: frozenset[str]
     sizes: Mapping[str, int]
     scratch: Mapping[str, int]
     constants: Mapping[str, str]

@@ -26,7 +26,7 @@ from workers.devices.port import (
     Rotation,
     Staged,
     StagedBuffer,
-    StagedScalar,
+    StagedValue,
     check_launch,
     unobserved,
 )
@@ -181,7 +181,11 @@ class FakeBufferSets:
     def __init__(self, arguments: Sequence[Staged], sets: int) -> None:
         self.sets = sets
         self.arguments = [a for a in arguments if isinstance(a, StagedBuffer)]
-        self.values = {a.name: a.value for a in arguments if isinstance(a, StagedScalar)}
+        self.values = {
+            a.name: int.from_bytes(a.packed, "little", signed=True)
+            for a in arguments
+            if isinstance(a, StagedValue)
+        }
         self.contents: dict[str, np.ndarray] = {}
         self.buffers = [{a.name: Buffer(a.size) for a in self.arguments} for _ in range(sets)]
         self.scratch: list[list[dict[str, Buffer]]] = []

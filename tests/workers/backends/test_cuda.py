@@ -29,11 +29,9 @@ from workers.devices.port import (
     Damage,
     DeviceFailure,
     StagedBuffer,
-    StagedNull,
-    StagedScalar,
-    StagedStruct,
+    StagedValue,
 )
-from workers.devices.staging import value_bytes
+from workers.devices.staging import NULL, packed, staged_scalar
 
 pytest.importorskip("cupy_backends.cuda.libs.nvrtc")
 
@@ -72,8 +70,8 @@ class Rig:
             [
                 self.buffer("out", "out"),
                 self.buffer("x", "in", self.file("x", self.data)),
-                StagedScalar(name="n", dtype="int32", value=N),
-                StagedNull(name="nothing"),
+                staged_scalar("n", "int32", N),
+                StagedValue(name="nothing", data=NULL.hex()),
                 *more.pop("arguments", ()),
             ],
             sets,
@@ -214,7 +212,7 @@ def test_outputs_without_oracle_travel(rig):
     ],
 )
 def test_damage_is_found_and_named(tmp_path, argument, offset, damage):
-    rig = Rig(tmp_path, arguments=[StagedScalar(name="at", dtype="int64", value=offset)])
+    rig = Rig(tmp_path, arguments=[staged_scalar("at", "int64", offset)])
     launchable = rig.bind(step("spoil", (argument, "at")))
     rig.buffer_sets.restore([0, 1, 2], 0)
     launchable.burst((1,))
@@ -227,7 +225,7 @@ def test_damage_is_found_and_named(tmp_path, argument, offset, damage):
 
 @pytest.mark.parametrize(("argument", "offset"), [("out", 3), ("out", -1), ("x", 0), ("work", 9)])
 def test_a_write_to_an_idle_set_is_found_and_named(tmp_path, argument, offset):
-    rig = Rig(tmp_path, arguments=[StagedScalar(name="at", dtype="int64", value=offset)])
+    rig = Rig(tmp_path, arguments=[staged_scalar("at", "int64", offset)])
     work = Scratch(name="work", dtype="float16", elements=100, align=64)
     launchable = rig.bind(step("spoil", (argument, "at")), scratch=(work,))
     rig.buffer_sets.restore([0, 1, 2], 0xAB)
@@ -254,7 +252,7 @@ def test_an_output_with_gaps_travels_whole(tmp_path):
 
 
 def test_scratch_is_guarded_poisoned_and_freed(tmp_path):
-    rig = Rig(tmp_path, arguments=[StagedScalar(name="at", dtype="int64", value=-3)])
+    rig = Rig(tmp_path, arguments=[staged_scalar("at", "int64", -3)])
     rig.buffer_sets.restore([0], 0)
     assert rig.buffer_sets.inspect(0, {}).damage is None
     before = len(rig.runtime.allocations)
@@ -518,19 +516,16 @@ def test_buffers_are_aligned_exactly_and_never_closer_than_their_guards(sizes, s
 
 
 def test_scalars_are_packed_in_their_own_type():
-    def packed(dtype, value):
-        return value_bytes(StagedScalar(name="s", dtype=dtype, value=value))
-
-    assert packed("int32", -1) == b"\xff\xff\xff\xff"
-    assert packed("float32", 1e-6) == np.float32(1e-6).tobytes()
-    assert packed("bfloat16", 1.0) == b"\x80\x3f"
-    assert packed("float8_e4m3", 1.0) == b"\x38"
-    assert packed("bool", 1) == b"\1"
-    assert packed("float64", 0.5) == np.float64(0.5).tobytes()
+    assert packed("int32", [-1]) == b"\xff\xff\xff\xff"
+    assert packed("float32", [1e-6]) == np.float32(1e-6).tobytes()
+    assert packed("bfloat16", [1.0]) == b"\x80\x3f"
+    assert packed("float8_e4m3", [1.0]) == b"\x38"
+    assert packed("bool", [1]) == b"\1"
+    assert packed("float64", [0.5]) == np.float64(0.5).tobytes()
 
 
 def test_a_struct_is_passed_by_its_bytes(tmp_path):
-    rig = Rig(tmp_path, arguments=[StagedStruct(name="pair", data="0102030405060708090a0b0c")])
+    rig = Rig(tmp_path, arguments=[StagedValue(name="pair", data="0102030405060708090a0b0c")])
     seen = []
     rig.driver.kernels["double"] = lambda grid, block, table: seen.append(
         view(int(view(table + 8, 1, "u8")[0]), 12).tobytes()

@@ -88,8 +88,7 @@ def test_a_launch_has_arrays_values_null_pointers_and_constants_in_their_places(
     views = {name: seen.view(HostArray(array)) for name, array in arrays.items()}
     bound = BoundCell(
         cell=CellPlan(build=0, steps=steps),
-        widths={"factor": 4},
-        nulls=frozenset({"none"}),
+        widths={"factor": 4, "none": 8},
         sizes=dict.fromkeys(arrays, 16),
         scratch={},
         constants={"table": "table"},
@@ -98,14 +97,14 @@ def test_a_launch_has_arrays_values_null_pointers_and_constants_in_their_places(
     place = CudaPlace(wrapped, 0, DEVICE, STREAM, None)
     runtime.streamBeginCapture(STREAM)
     launches = place.bind(place.load(binary("scale")), bound)
-    place.launch(launches, views, {"factor": np.float32(3).tobytes()})
+    place.launch(launches, views, {"factor": np.float32(3).tobytes(), "none": bytes(8)})
     assert out.tolist() == [9.0] * 4  # only captured so far
     runtime.graphLaunch(runtime.streamEndCapture(STREAM), 0)
     assert out.tolist() == [11.0] * 4
     other = np.full(4, 4.0, np.float32)
     runtime.streamBeginCapture(STREAM)
     again = views | {"x": seen.view(HostArray(other))}
-    place.launch(launches, again, {"factor": np.float32(1).tobytes()})
+    place.launch(launches, again, {"factor": np.float32(1).tobytes(), "none": bytes(8)})
     runtime.graphLaunch(runtime.streamEndCapture(STREAM), 0)
     assert out.tolist() == [9.0] * 4  # what the call before left is gone
     assert driver.attributes[0][2] == 65536

@@ -19,7 +19,8 @@ from workers.bench import device_bench as bench_module
 from workers.bench.burst_requests import BurstRequest
 from workers.bench.ceilings import SIDE, compiled_ahead, measure_ceilings
 from workers.bench.supervisor import Supervisor
-from workers.devices.port import StagedBuffer, StagedScalar
+from workers.devices.port import StagedBuffer
+from workers.devices.staging import staged_scalar
 
 CEILINGS = Ceilings(copy_bytes_per_second=2.5e12, launch_ns=900.0, products=(("float32", 3.1e13),))
 
@@ -99,7 +100,7 @@ def test_a_product_in_opencl_is_a_product(monkeypatch, tmp_path):
             )
             for name in "cab"
         ]
-        case = server.stage([*arguments, StagedScalar(name="n", dtype="int32", value=n)], 1)
+        case = server.stage([*arguments, staged_scalar("n", "int32", n)], 1)
         grid, block = kernels.products["float32"]
         names = ("c", "a", "b", "n")
         step = KernelStep(entry="product_float32", grid=grid, block=block, arguments=names)

@@ -27,9 +27,7 @@ def job(folder: Path, number: int) -> Path:
         code="",
         symbols=(),
         cell=CellPlan(build=0, steps=(step,)),
-        buffers=(out,),
-        values=(),
-        nulls=(),
+        arguments=(out,),
     )
     path = folder / f"{number}.json"
     path.write_bytes(job_format().dump_json(made))

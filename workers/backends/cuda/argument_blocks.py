@@ -30,7 +30,6 @@ class CudaLaunches:
         variables: Mapping[str, int],
     ) -> None:
         self._cuda, self.bound = cuda, bound
-        self.nulls = dict.fromkeys(bound.nulls, 0)
         sizes = {**bound.sizes, **bound.scratch}
         self._copies = [(name, target, sizes[name]) for name, target in variables.items()]
         self._steps = [

@@ -17,7 +17,7 @@ from workers.backends.cuda.attributes import AttributedLaunch
 from workers.backends.cuda.driver import TO_DEVICE, Cuda, import_cuda, select
 from workers.checkers.job import Job
 from workers.checkers.tool import MAX_PRINTED, Tool, described, lacks_nothing
-from workers.devices.staging import value_bytes
+from workers.devices.port import StagedBuffer, StagedValue
 
 MISSING = "compute-sanitizer is not installed: it comes with the CUDA toolkit"
 
@@ -102,10 +102,11 @@ def open_under_checker(index: int) -> Callable[[Job], None]:
 
 def _launch(cuda: Cuda, job: Job) -> None:
     module, symbols = cuda.driver.moduleLoadData(Path(job.code).read_bytes()), dict(job.symbols)
-    sizes = {buffer.name: buffer.size for buffer in job.buffers}
+    buffers = [one for one in job.arguments if isinstance(one, StagedBuffer)]
+    sizes = {buffer.name: buffer.size for buffer in buffers}
     sizes |= {s.name: max(1, s.elements) * item_bytes(s.dtype) for s in job.cell.scratch}
     addresses = {name: cuda.runtime.malloc(size) for name, size in sizes.items()}
-    for buffer in job.buffers:
+    for buffer in buffers:
         if buffer.contents is None:
             continue
         where = addresses[buffer.name]
@@ -114,9 +115,8 @@ def _launch(cuda: Cuda, job: Job) -> None:
             where = cuda.driver.moduleGetGlobal(module, symbols.get(name, name))
         data = np.fromfile(buffer.contents, np.uint8)
         cuda.runtime.memcpy(where, data.ctypes.data, data.nbytes, TO_DEVICE)
-    pointers = {**addresses, **{null.name: 0 for null in job.nulls}}
-    values = {name: address.to_bytes(8, "little") for name, address in pointers.items()}
-    values |= {value.name: value_bytes(value) for value in job.values}
+    values = {name: address.to_bytes(8, "little") for name, address in addresses.items()}
+    values |= {one.name: one.packed for one in job.arguments if isinstance(one, StagedValue)}
     _run(cuda, module, job.cell, symbols, values, sizes)
     cuda.runtime.deviceSynchronize()
 

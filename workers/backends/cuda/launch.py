@@ -23,7 +23,6 @@ from workers.backends.cuda.driver import ON_DEVICE, Cuda, classified
 from workers.backends.cuda.memory import CudaBufferSets, Slab
 from workers.backends.cuda.streams import KeptGraphs, Streams
 from workers.devices.port import DeviceFailure, LateWrite, check_launch, unobserved
-from workers.devices.staging import value_bytes
 
 _NOT_SUPPORTED = 801
 
@@ -313,11 +312,10 @@ class CudaLaunchable:
         self._kept += [pointers, table]
         for column, name in enumerate(names):
             if name in self._buffer_sets.values:
-                packed = value_bytes(self._buffer_sets.values[name]).ljust(8, b"\0")
-                value = np.frombuffer(packed, np.uint8)
+                value = np.frombuffer(self._buffer_sets.values[name].ljust(8, b"\0"), np.uint8)
                 table[:, column] = value.ctypes.data
                 self._kept.append(value)
-            elif name not in self._buffer_sets.nulls:
+            else:
                 owner = self._owner(name)
                 pointers[:, column] = [owner.address(index, name) for index in range(sets)]
         return table

@@ -24,7 +24,6 @@ from workers.devices.port import (
     Inspection,
     Staged,
     StagedBuffer,
-    StagedNull,
     StagedValue,
 )
 
@@ -218,8 +217,7 @@ class CudaBufferSets:
     ) -> None:
         self._cuda, self._checks, self._pinned, self._sets = cuda, checks, pinned, sets
         self.buffers = {a.name: a for a in arguments if isinstance(a, StagedBuffer)}
-        self.values = {a.name: a for a in arguments if isinstance(a, StagedValue)}
-        self.nulls = {a.name for a in arguments if isinstance(a, StagedNull)}
+        self.values = {a.name: a.packed for a in arguments if isinstance(a, StagedValue)}
         self._scratch: list[Slab] = []
         self._poison: int | None = None
         self._contents: dict[str, str] = {}

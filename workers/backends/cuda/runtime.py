@@ -136,7 +136,7 @@ class CudaPlace:
         values: Mapping[str, bytes],
     ) -> None:
         """Copy constants, then launch each step on the stream."""
-        given: dict[str, int | bytes] = {**launches.nulls, **values}
+        given: dict[str, int | bytes] = dict(values)
         for name, view in arrays.items():
             given[name] = view.address
         with self._current(), self._cuda.translated():

@@ -126,5 +126,5 @@ def _launch(device: _ExactDevice, job: Job) -> None:
     binary = OpenCLCompiler(device.handle).compile(build)
     if not isinstance(binary, Binary):
         raise SystemExit(f"does not compile for {device.device.name}: {binary.detail}")
-    buffer_sets = device.stage([*job.buffers, *job.values, *job.nulls], 1)
+    buffer_sets = device.stage(job.arguments, 1)
     device.bind(device.load([binary]), job.cell, buffer_sets).burst((0,))

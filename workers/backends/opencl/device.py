@@ -38,12 +38,10 @@ from workers.devices.port import (
     Rotation,
     Staged,
     StagedBuffer,
-    StagedNull,
     StagedValue,
     check_launch,
     unobserved,
 )
-from workers.devices.staging import value_bytes
 
 _COLD_BYTES = 16 << 20
 _POLL_SECONDS = 0.0005
@@ -151,11 +149,11 @@ class OpenCLBufferSets:
         self._files: dict[str, Bytes] = {}
         self._scratch: list[Regions] = []
         self._poison: int | None = None
-        self.values: dict[str, Any] = {
-            a.name: np.frombuffer(value_bytes(a), np.uint8)
+        self.values = {
+            a.name: np.frombuffer(a.packed, np.uint8)
             for a in arguments
             if isinstance(a, StagedValue)
-        } | {a.name: None for a in arguments if isinstance(a, StagedNull)}
+        }
         self.regions: Regions = [
             {
                 b.name: owner.region(

@@ -120,8 +120,7 @@ class OpenCLPlace:
         cl, queue = self._cl, self._queue
         code, bound = launches
         with translated(cl):
-            given: dict[str, Any] = dict.fromkeys(bound.nulls)
-            given |= {name: np.frombuffer(data, np.uint8) for name, data in values.items()}
+            given = {name: np.frombuffer(data, np.uint8) for name, data in values.items()}
             buffers = {name: self._region(name, view) for name, view in arrays.items()}
             for name, size in bound.scratch.items():
                 flags = cl.mem_flags.READ_WRITE
@@ -135,7 +134,7 @@ class OpenCLPlace:
                     size = sizes[step.argument]
                     event = cl.enqueue_fill_buffer(queue, buffer, byte, 0, size, wait_for=after)
                 else:
-                    event = self._enqueue(code, step, given | buffers, after)
+                    event = self._enqueue(code, step, {**given, **buffers}, after)
 
     def _enqueue(self, code: Any, step: KernelStep, given: Mapping[str, Any], after: Any) -> Any:
         arguments = [given[name] for name in step.arguments]
