@@ -21,9 +21,9 @@ from tuner.engine.work import BenchSetup
 from tuner.experiment.arguments import resolve_arguments
 from tuner.experiment.load import load_experiment
 from tuner.plan import CellPlan
-from workers.bench.burst_requests import BurstRequest
 from workers.bench.deadlines import Deadlines
 from workers.bench.device_bench import DeviceBench
+from workers.bench.protocol import RunBurst
 from workers.bench.supervisor import Supervisor
 from workers.devices.staging import staged
 from workers.elements import to_storage
@@ -74,7 +74,7 @@ def cost(spec: Path, folder: Path) -> dict[str, float]:
         def burst(order, count=1, poison=0x7F, refill=False, **more):
             if refill:
                 server.refill(handle, next(turn))
-            request = BurstRequest(
+            request = RunBurst(
                 launchable=launchable, order=order, poison=poison, deadline=SECONDS, **more
             )
             return list(server.run_bursts([request] * count))

@@ -14,8 +14,8 @@ from tuner.plan import Binary, Build, CellPlan, KernelStep
 from workers.backends.cuda.compiler import open_compiler
 from workers.backends.cuda.device import open_device
 from workers.backends.cuda.driver import TO_DEVICE, import_cuda
-from workers.bench.burst_requests import BurstRequest
 from workers.bench.deadlines import Deadlines
+from workers.bench.protocol import RunBurst
 from workers.bench.supervisor import Supervisor
 from workers.comparison import Expected
 from workers.devices.port import DeviceFailure, Staged, StagedBuffer
@@ -134,7 +134,7 @@ def outcome_in_child(folder: Path, source: str, deadline: float) -> DeviceFailur
         )
         step = kernel(("out", "x", "n"), grid=(n // 256, 1, 1))
         launchable = supervisor.bind(module, CellPlan(build=0, steps=(step,)), buffer_sets)
-        shot = BurstRequest(
+        shot = RunBurst(
             launchable=launchable, order=(0, 1), poison=0xFF, deadline=deadline, inspect=0
         )
         deque(supervisor.run_bursts([shot]), maxlen=0)

@@ -15,7 +15,7 @@ from tuner.plan import Binary, Build, CellPlan, KernelStep
 from tuner.trial import Rejected
 from workers.backends.port import Size
 from workers.backends.registry import adapter_of
-from workers.bench.burst_requests import BurstRequest
+from workers.bench.protocol import RunBurst
 from workers.bench.supervisor import Supervisor
 from workers.compilers.worker import CompileWorker
 from workers.devices.port import DeviceFailure, Staged, StagedBuffer, StagedValue
@@ -122,8 +122,11 @@ class _Measurement:
         )
         step = KernelStep(entry=entry, grid=grid, block=block, arguments=names)
         launchable = self.server.bind(self.module, CellPlan(build=0, steps=(step,)), buffer_sets)
-        request = BurstRequest(
-            launchable=launchable, order=range(rotation.sets), poison=_POISON, deadline=_SECONDS
+        request = RunBurst(
+            launchable=launchable,
+            order=tuple(range(rotation.sets)),
+            poison=_POISON,
+            deadline=_SECONDS,
         )
         times: list[float] = []
         for burst in range(rotation.warmup + rotation.bursts):

@@ -16,9 +16,9 @@ from tuner.candidate import Candidate
 from tuner.device import Device
 from tuner.plan import CellPlan
 from tuner.telemetry import Vitals
-from workers.bench.burst_requests import BurstRequest
 from workers.bench.bursts import Burst, pick
 from workers.bench.deadlines import Deadlines
+from workers.bench.protocol import RunBurst
 from workers.bench.staged_shapes import StagedShapes, StagingKey
 from workers.bench.supervisor import Supervisor
 from workers.comparison import Expected
@@ -217,8 +217,8 @@ class Launcher:
         expected: Mapping[str, Expected],
         *,
         read_telemetry: bool = False,
-    ) -> BurstRequest:
-        return BurstRequest(
+    ) -> RunBurst:
+        return RunBurst(
             launchable=self._bound(loaded, one.key),
             order=one.burst.order,
             poison=poison,

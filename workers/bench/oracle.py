@@ -21,13 +21,13 @@ from tuner.experiment.contents import FromPython
 from tuner.plan import CellPlan
 from tuner.trial import Code, Rejected, Stage
 from workers.bench.baseline_rejections import POISONS, differ, of_baseline
-from workers.bench.burst_requests import BurstRequest
 from workers.bench.case_pool import Case, CasePool
 from workers.bench.deadlines import Deadlines
 from workers.bench.expectations import BaselineRuns, Expectation
 from workers.bench.input_specs import FIRST, REFERENCE_ELEMENTS, SEARCHED, InputSpec, total_elements
 from workers.bench.oracle_files import OracleFiles, OracleRecord
 from workers.bench.preparation import Preparation
+from workers.bench.protocol import RunBurst
 from workers.bench.supervisor import ChildLost, Supervisor
 from workers.bounds import magnitude, output_bound
 from workers.comparison import Expected
@@ -308,7 +308,7 @@ class Oracle:
             launchable = server.bind(self._module, cell, buffers)
             deadline = min(self._deadlines.control, self._deadlines.first + limit_ns * 1e-9)
             requests = [
-                BurstRequest(
+                RunBurst(
                     launchable=launchable,
                     order=(0,) * spec.launches,
                     poison=poison,

@@ -6,7 +6,7 @@ are dropped. A burst's answer follows two :data:`MARK`. Requests mirror the devi
 from a process in which candidate code has run, so they are validated like any outside input.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
@@ -108,25 +108,39 @@ class TriggerCompile:
 class RunBurst:
     """Restore, launch, inspect: the one way to launch, for checks and timing alike.
 
-    The sets in ``restored`` are restored first. ``inspect`` is the set to inspect afterwards;
-    ``idle`` ones must be as they were restored. Without a ``poison`` outputs keep what earlier
-    launches left. With ``late`` the last launch finds its memory written late. With
-    ``changed_only`` outputs that equal those of the launchable's last such burst are named in the
-    answer, but not sent. Answered by :class:`BurstReply`, with the device's state if
-    ``read_telemetry``.
+    ``inspect`` is the set to inspect after the launches; ``idle`` ones must be as they were
+    restored, and ``decoy_sets`` are restored for nothing. Without a ``poison`` outputs keep what
+    earlier launches left. Outputs that are ``expected`` are compared in the child, others are
+    returned. With ``late`` the last launch finds its memory written late. With ``changed_only``
+    outputs that equal those of the launchable's last such burst are named in the answer, but not
+    sent. Answered by :class:`BurstReply`, with the device's state if ``read_telemetry``.
+
+    Each launch may take ``deadline`` seconds, to which the supervisor holds it.
     """
 
     kind: Literal["burst"] = "burst"
     launchable: int
     order: tuple[int, ...]
-    restored: tuple[int, ...]
     poison: int | None
+    deadline: float
     inspect: int | None = None
-    idle: tuple[int, ...] = ()
-    expected: dict[str, Expected] = field(default_factory=dict)
+    expected: Mapping[str, Expected] = field(default_factory=dict)
     read_telemetry: bool = False
+    idle: tuple[int, ...] = ()
+    decoy_sets: tuple[int, ...] = ()
     late: LateWrite | None = None
     changed_only: bool = False
+
+    @property
+    def restored(self) -> tuple[int, ...]:
+        """The sets to restore: launched on, inspected, idle, and decoys."""
+        inspected = () if self.inspect is None else (self.inspect,)
+        return tuple(sorted({*self.order, *inspected, *self.idle, *self.decoy_sets}))
+
+    @property
+    def inspects(self) -> bool:
+        """Whether any set is inspected afterwards."""
+        return self.inspect is not None or bool(self.idle)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

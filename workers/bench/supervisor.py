@@ -7,16 +7,16 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from tuner.device import Device
 from tuner.errors import EnvironmentProblem
 from tuner.experiment.model import Cache
 from tuner.plan import Binary, CellPlan
+from tuner.telemetry import Vitals
 from tuner.trial import Code
 from workers.backends.registry import module_of, preloaded_modules
 from workers.bench import protocol
-from workers.bench.burst_requests import BurstRequest, BurstResult
 from workers.bench.deadlines import Deadlines
 from workers.channel import Frame
 from workers.confinement import device_sandbox
@@ -34,6 +34,18 @@ _ENERGY_PATIENCE = 5.0
 _WRONG_REPLY = "the bench child sent an unexpected reply"
 
 _R = TypeVar("_R")
+
+
+class BurstResult(NamedTuple):
+    """Nanoseconds of each launch, or one mean; the inspection and the device's state, if any.
+
+    ``wall_ns`` is how long all launches took on the host's clock.
+    """
+
+    times: tuple[float, ...]
+    wall_ns: float
+    inspection: Inspection | None
+    vitals: Vitals | None
 
 
 class ChildLost(DeviceFailure):
@@ -148,7 +160,7 @@ class Supervisor:
         self._hold(request, self._deadlines.first)
 
     def run_bursts(
-        self, requests: Sequence[BurstRequest], slowest_ns: float = 0.0, *, apart: bool = False
+        self, requests: Sequence[protocol.RunBurst], slowest_ns: float = 0.0, *, apart: bool = False
     ) -> Iterator[BurstResult]:
         """For each in turn: restore, launch, inspect a set if requested.
 
@@ -171,10 +183,9 @@ class Supervisor:
             yield self._with_inspection(one, seen) if one.inspects else seen
 
     def _together(
-        self, requests: Sequence[BurstRequest], slowest_ns: float
+        self, requests: Sequence[protocol.RunBurst], slowest_ns: float
     ) -> Iterator[BurstResult]:
-        bursts = [one.message for one in requests]
-        self._ask(bursts, max(one.deadline for one in requests))
+        self._ask(requests, max(one.deadline for one in requests))
         answers: list[tuple[protocol.BurstReply, list[bytes], float] | DeviceFailure] = []
         try:
             for one in requests:
@@ -195,16 +206,16 @@ class Supervisor:
             before = self._outputs(reply, blobs) | {name: before[name] for name in reply.repeated}
             yield self._result(one, reply, before, wall_ns)
 
-    def launch_ahead(self, one: BurstRequest, slowest_ns: float = 0.0) -> None:
+    def launch_ahead(self, one: protocol.RunBurst, slowest_ns: float = 0.0) -> None:
         """Restore and launch before the next request, with which a failure comes.
 
         Nothing is inspected, and its times are of no interest.
         """
         deadline = self._deadlines.burst(one.deadline, len(one.order), slowest_ns)
-        self._hold(one.message, deadline)
+        self._hold(one, deadline)
 
     def measure_energy(
-        self, one: BurstRequest, settle: float, seconds: float, slowest_ns: float
+        self, one: protocol.RunBurst, settle: float, seconds: float, slowest_ns: float
     ) -> protocol.EnergyMeasured:
         """Repeat a burst for so many seconds, and read the device's energy counter meanwhile.
 
@@ -215,7 +226,7 @@ class Supervisor:
         """
         request = protocol.MeasureEnergy(
             launchable=one.launchable,
-            order=tuple(one.order),
+            order=one.order,
             poison=one.poison,
             settle=settle,
             seconds=seconds,
@@ -257,7 +268,7 @@ class Supervisor:
 
     def _result(
         self,
-        one: BurstRequest,
+        one: protocol.RunBurst,
         reply: protocol.BurstReply,
         outputs: dict[str, bytes],
         wall_ns: float,
@@ -266,7 +277,7 @@ class Supervisor:
         seen = Inspection(damage=reply.damage, outputs=outputs, comparisons=reply.comparisons)
         return BurstResult(reply.times, wall_ns, seen if one.inspects else None, reply.vitals)
 
-    def _with_inspection(self, one: BurstRequest, seen: BurstResult) -> BurstResult:
+    def _with_inspection(self, one: protocol.RunBurst, seen: BurstResult) -> BurstResult:
         """The result with the inspection that the child was not told of before."""
         request = protocol.InspectSet(launchable=one.launchable, inspect=one.inspect, idle=one.idle)
         reply, blobs = self._answer(protocol.SetInspected, request)

@@ -7,7 +7,6 @@ captured bytes look.
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 
@@ -24,7 +23,7 @@ from workers.interposer.recording import (
     read_buffer,
     read_image,
 )
-from workers.replay.port import PointerPlace, Replay, ReplayFailed, ReplayLaunch
+from workers.replay.port import Replay, ReplayFailed, ReplayLaunch
 from workers.replay.probe import Probe, Region, regions
 from workers.replay.types import looks_like, nan_type, result_type
 
@@ -33,15 +32,7 @@ _SMALL_INTEGER = 1 << 26
 _FLOAT_RANGE = (1e-12, 1e12)
 
 
-class OpenedReplay(Replay, Protocol):
-    """A replay that holds a device until it is closed."""
-
-    def close(self) -> None:
-        """Let go of the device."""
-        ...
-
-
-Open = Callable[[ReplayLaunch, bytes, Sequence[bytes]], OpenedReplay]
+Open = Callable[[ReplayLaunch, bytes, Sequence[bytes]], Replay]
 """Opens a replay of a launch, with the image of its kernel and the contents of its buffers."""
 
 
@@ -131,11 +122,7 @@ def _probed(
     before = [read_buffer(folder, buffer, buffer.before) for buffer in launch.buffers]
     after = [read_buffer(folder, buffer, buffer.after) for buffer in launch.buffers]
     addresses = [buffer.address for buffer in launch.buffers]
-    places = [
-        PointerPlace(parameter=p.parameter, at=p.at, buffer=p.buffer, offset=p.offset)
-        for p in launch.pointers
-    ]
-    found = regions(places, [len(contents) for contents in before])
+    found = regions(launch.pointers, [len(contents) for contents in before])
     if open_replay is None:
         memory = _seen(found, before, after, addresses)
         _add_types(types, None, found, memory, before, after)
@@ -148,7 +135,7 @@ def _probed(
         cooperative=launch.cooperative,
         cluster=launch.cluster or (1, 1, 1),
         parameters=launch.arguments,
-        pointers=tuple(places),
+        pointers=launch.pointers,
         addresses=tuple(addresses),
     )
     with closing(open_replay(replayed, image, before)) as replay:

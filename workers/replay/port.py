@@ -10,22 +10,14 @@ from typing import Annotated, Protocol
 import numpy as np
 from pydantic import Field
 
+from workers.interposer.recording import Pointer
+
 Size = tuple[int, int, int]
 Index = Annotated[int, Field(ge=0)]
 
 
 class ReplayFailed(Exception):
     """A launch failed, crashed or hung; the next one finds a fresh process."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PointerPlace:
-    """The eight bytes at ``at`` of a parameter point to byte ``offset`` of a buffer."""
-
-    parameter: Index
-    at: Index
-    buffer: Index
-    offset: Index
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +34,7 @@ class ReplayLaunch:
     cooperative: bool
     cluster: Size = (1, 1, 1)
     parameters: tuple[str, ...]
-    pointers: tuple[PointerPlace, ...]
+    pointers: tuple[Pointer, ...]
     addresses: tuple[int, ...]
 
 
@@ -105,4 +97,8 @@ class Replay(Protocol):
         Raises:
             ReplayFailed: the launch failed, crashed or hung.
         """
+        ...
+
+    def close(self) -> None:
+        """Let go of the device."""
         ...

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuner.drafts.captured import Extent, Memory
-from workers.replay.port import Change, PointerPlace, Poison, Replay, ReplayFailed, Window
+from workers.interposer.recording import Pointer
+from workers.replay.port import Change, Poison, Replay, ReplayFailed, Window
 
 Bytes = NDArray[np.uint8]
 
@@ -34,7 +35,7 @@ class Region:
     parameters: tuple[int, ...]
 
 
-def regions(pointers: Sequence[PointerPlace], sizes: Sequence[int]) -> tuple[Region, ...]:
+def regions(pointers: Sequence[Pointer], sizes: Sequence[int]) -> tuple[Region, ...]:
     """The regions behind the pointers; equal pointers share one."""
     owners: dict[tuple[int, int], list[int]] = {}
     for pointer in pointers:

@@ -7,7 +7,8 @@ from tests.workers.backends.fake_cuda import FakeDriver, fake_cuda, view
 from tuner.trial import Code
 from workers.backends.cuda.replay import CudaReplay
 from workers.devices.port import DeviceFailure
-from workers.replay.port import Change, PointerPlace, ReplayLaunch, Window
+from workers.interposer.recording import Pointer
+from workers.replay.port import Change, ReplayLaunch, Window
 
 WHOLE = [Window(0, 0, 32)]
 ADDRESS = 0x7F0000000000 + 48
@@ -51,8 +52,8 @@ def launch(symbol="add"):
         cooperative=False,
         parameters=("00" * 8, struct.hex(), "11" * 8),
         pointers=(
-            PointerPlace(parameter=0, at=0, buffer=0, offset=0),
-            PointerPlace(parameter=2, at=0, buffer=0, offset=16),
+            Pointer(parameter=0, at=0, buffer=0, offset=0),
+            Pointer(parameter=2, at=0, buffer=0, offset=16),
         ),
         addresses=(ADDRESS,),
     )

@@ -16,8 +16,8 @@ from workers.backends.cuda.compiler import open_compiler
 from workers.backends.opencl import adapter as opencl
 from workers.bench import ceilings as ceilings_module
 from workers.bench import device_bench as bench_module
-from workers.bench.burst_requests import BurstRequest
 from workers.bench.ceilings import SIDE, compiled_ahead, measure_ceilings
+from workers.bench.protocol import RunBurst
 from workers.bench.supervisor import Supervisor
 from workers.devices.port import StagedBuffer
 from workers.devices.staging import staged_scalar
@@ -105,9 +105,7 @@ def test_a_product_in_opencl_is_a_product(monkeypatch, tmp_path):
         names = ("c", "a", "b", "n")
         step = KernelStep(entry="product_float32", grid=grid, block=block, arguments=names)
         launchable = server.bind(module, CellPlan(build=0, steps=(step,)), case)
-        shot = BurstRequest(
-            launchable=launchable, order=(0,), poison=0x3C, deadline=30.0, inspect=0
-        )
+        shot = RunBurst(launchable=launchable, order=(0,), poison=0x3C, deadline=30.0, inspect=0)
         ((_, _, seen, _),) = server.run_bursts([shot])
         each = np.frombuffer(b"\x3c" * 4, np.float32)[0]
         product = np.frombuffer(seen.outputs["c"], np.float32)

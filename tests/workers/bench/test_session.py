@@ -18,7 +18,6 @@ from tests.workers.test_process import alive
 from tuner.experiment.model import Cache, Measure
 from tuner.telemetry import Vitals
 from tuner.trial import Code, Measured, Rejected
-from workers.bench.burst_requests import BurstRequest
 from workers.bench.deadlines import Deadlines
 from workers.bench.input_specs import FIRST, FLIPPED
 from workers.bench.launcher import LoadedCandidate
@@ -93,9 +92,9 @@ def timing(open_timing) -> Timing:
     return open_timing()
 
 
-def recorded(monkeypatch: pytest.MonkeyPatch) -> list[BurstRequest]:
+def recorded(monkeypatch: pytest.MonkeyPatch) -> list[RunBurst]:
     """Every request to launch from now on."""
-    seen: list[BurstRequest] = []
+    seen: list[RunBurst] = []
     real = Supervisor.run_bursts
 
     def record(server, shots, *more, **options):
@@ -112,13 +111,13 @@ def launched(monkeypatch) -> list[int]:
 
 
 @pytest.fixture
-def fired(laboratory, monkeypatch) -> list[BurstRequest]:
+def fired(laboratory, monkeypatch) -> list[RunBurst]:
     """Every request to launch that a good candidate causes, on a child that is warm."""
     laboratory.outcome(f"{GOOD} /* warm */")
     return recorded(monkeypatch)
 
 
-def bursts(fired: list[BurstRequest]) -> list[BurstRequest]:
+def bursts(fired: list[RunBurst]) -> list[RunBurst]:
     return [each for each in fired if len(each.order) > 1]
 
 

@@ -7,8 +7,8 @@ from tuner.plan import CellPlan, KernelStep
 from tuner.trial import Rejected
 from workers.backends.registry import module_of, register
 from workers.bench import protocol
-from workers.bench.burst_requests import BurstRequest
 from workers.bench.deadlines import Deadlines
+from workers.bench.protocol import RunBurst
 from workers.bench.supervisor import Supervisor
 from workers.devices.port import StagedBuffer
 from workers.forking import ChildFailed
@@ -57,7 +57,7 @@ def test_outputs_that_are_as_before_are_not_sent_again(monkeypatch, tmp_path):
         sets = server.stage(buffers, 1)
         launchable = server.bind(server.load(binaries), CellPlan(build=0, steps=(step,)), sets)
         asked = [
-            BurstRequest(
+            RunBurst(
                 launchable=launchable,
                 order=(0,),
                 poison=poison,
