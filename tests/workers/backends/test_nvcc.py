@@ -8,7 +8,7 @@ from tests.workers.backends.test_nvrtc import APPLICATION
 from tuner.errors import EnvironmentProblem
 from tuner.plan import Binary, Build
 from tuner.trial import Rejected
-from workers.backends.cuda import nvcc
+from workers.backends.cuda import installation, nvcc
 from workers.backends.cuda.architectures import device_for
 from workers.backends.cuda.compiler import open_compiler
 
@@ -70,7 +70,7 @@ def test_errors_keep_their_line_and_includes_their_rules(compiler):
 
 
 def test_a_missing_toolkit_is_told_with_the_remedy(monkeypatch):
-    monkeypatch.setattr(nvcc, "_PLACES", ())
+    monkeypatch.setattr(installation, "PLACES", "")
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(EnvironmentProblem, match="install the CUDA toolkit"):
         nvcc.compile_with_nvcc(build(APPLICATION), [])

@@ -2,7 +2,6 @@
 
 import math
 import re
-import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -13,6 +12,7 @@ import numpy as np
 from tuner.device import Device
 from tuner.experiment.arguments import item_bytes
 from tuner.plan import Binary, CellPlan, KernelStep, MemsetStep, Step
+from workers.backends.cuda import installation
 from workers.backends.cuda.attributes import AttributedLaunch
 from workers.backends.cuda.driver import TO_DEVICE, Cuda, import_cuda, select
 from workers.checkers.job import Job
@@ -21,7 +21,6 @@ from workers.devices.port import StagedBuffer, StagedValue
 
 MISSING = "compute-sanitizer is not installed: it comes with the CUDA toolkit"
 
-_PLACES = "/usr/local/cuda/bin:/usr/local/cuda/compute-sanitizer"
 _SUMMARY = re.compile(r"(?:ERROR SUMMARY: (\d+) errors?|RACECHECK SUMMARY: .*?\((\d+) errors?)")
 _NO_FINDING = re.compile(r"^(?:COMPUTE-SANITIZER|\s|$|.*SUMMARY|.*Error: process didn't terminate)")
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]+\b")
@@ -49,7 +48,7 @@ _TOOLS: Mapping[str, Callable[[Binary, Sequence[Step]], str]] = {
 
 def compute_sanitizer(device: Device, log: Path) -> tuple[Tool, ...]:  # noqa: ARG001 (one signature)
     """The tools of compute-sanitizer, if it is installed; each logs to ``log`` with its name."""
-    program = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path=_PLACES)
+    program = installation.program("compute-sanitizer")
     if program is None:
         return ()
     fixed = (

@@ -19,8 +19,7 @@ from tuner.errors import EnvironmentProblem
 from tuner.integrity.include_rules import include_violation
 from tuner.plan import Binary, Build, Usage
 from tuner.trial import Code, Rejected, Stage
-from workers.backends.cuda import device_program as device_program_module
-from workers.backends.cuda import image, instruction_mix, nvcc, precompiled, ptx
+from workers.backends.cuda import image, precompiled
 from workers.backends.cuda.device_program import DeviceProgram, device_program, shim_texts
 from workers.backends.cuda.installation import REMEDY, cupy_problem
 from workers.backends.cuda.nvcc import CompilerOutput, compile_with_nvcc
@@ -33,11 +32,11 @@ from workers.backends.cuda.ptx import (
     synchronises,
     variable_bytes,
 )
+from workers.compilers import sources
+from workers.compilers.sources import compile_error
 
 STANDARD = "--std=c++17"
 """The language standard of a build that names none."""
-
-_DETAIL_CHARACTERS = 8000
 
 _NOWHERE = "/nowhere/"
 """NVRTC searches the source's folder for includes, so the source gets one that does not exist."""
@@ -101,18 +100,9 @@ class NvrtcCompiler:
     def fingerprint(self) -> str:
         """What decides a result beside the build: NVRTC, architecture, and how reports are read."""
         ours = hashlib.sha256()
-        for file in (
-            __file__,
-            device_code.__file__,
-            device_program_module.__file__,
-            image.__file__,
-            includes.__file__,
-            instruction_mix.__file__,
-            nvcc.__file__,
-            precompiled.__file__,
-            ptx.__file__,
-        ):
-            ours.update(Path(file).read_bytes())
+        read = (device_code.__file__, includes.__file__, sources.__file__)
+        for file in (*sorted(Path(__file__).parent.glob("*.py")), *map(Path, read)):
+            ours.update(file.read_bytes())
         for text in shim_texts():
             ours.update(text)
         return f"nvrtc {self._said} {ours.hexdigest()}"
@@ -145,14 +135,13 @@ class NvrtcCompiler:
         """Compile a program; ``quickly`` what NVRTC's minimal mode and parsed headers allow."""
         for file, text in ((build.file, given.source), *given.headers.items()):
             if problem := include_violation(file, text):
-                return _rejected(problem)
+                return compile_error(problem)
         began = time.perf_counter()
-        standard = any(o.lstrip("-").startswith("std") for o in build.options)
         options = [
             *self._fixed,
             *given.options,
             *([_MINIMAL] if quickly else []),
-            *([] if standard else [STANDARD]),
+            *_standard(build),
             *build.options,
         ]
         macros = {name: str(value) for name, value in (*build.macros, *build.defines)}
@@ -204,10 +193,14 @@ class NvrtcCompiler:
 
     def _with_nvcc(self, build: Build) -> Binary | Rejected:
         began = time.perf_counter()
-        standard = any(o.lstrip("-").startswith("std") for o in build.options)
-        fixed = [f"-arch={self._said[-1]}", "-Xptxas", "-v", *([] if standard else [STANDARD])]
+        fixed = [f"-arch={self._said[-1]}", "-Xptxas", "-v", *_standard(build)]
         made = compile_with_nvcc(build, fixed)
         return made if isinstance(made, Rejected) else _binary(build, began, made)
+
+
+def _standard(build: Build) -> list[str]:
+    named = any(option.lstrip("-").startswith("std") for option in build.options)
+    return [] if named else [STANDARD]
 
 
 def _binary(build: Build, began: float, made: CompilerOutput) -> Binary:
@@ -274,13 +267,7 @@ def _explained(log: str, build: Build, missing_headers: Sequence[str]) -> Reject
         text += f"\n(taken as empty, since no folder has them: {', '.join(missing_headers)})"
     if "uses too much shared data" in text:
         return Rejected(stage=Stage.LIMITS, code=Code.SHARED_MEMORY, detail=text)
-    return _rejected(text)
-
-
-def _rejected(detail: str) -> Rejected:
-    if len(detail) > _DETAIL_CHARACTERS:
-        detail = f"{detail[:_DETAIL_CHARACTERS]}\n… ({len(detail)} characters in all)"
-    return Rejected(stage=Stage.COMPILE, code=Code.COMPILE_ERROR, detail=detail)
+    return compile_error(text)
 
 
 def _nvrtc() -> ModuleType:

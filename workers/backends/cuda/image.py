@@ -15,7 +15,7 @@ from tuner.csource.mangling import base_name
 from tuner.experiment.fields import MAX_BINARY_BYTES
 from tuner.files import unpacked
 from tuner.plan import Binary, Build, Usage
-from tuner.trial import Code, Rejected, Stage
+from tuner.trial import Rejected
 from workers.backends.cuda.instruction_mix import mixes
 from workers.backends.cuda.ptx import (
     Access,
@@ -28,6 +28,7 @@ from workers.backends.cuda.ptx import (
     synchronises,
     variable_bytes,
 )
+from workers.compilers.sources import compile_error
 
 _ELF, _FATBIN = b"\x7fELF", 0xBA55ED50
 _CUDA_MACHINE = 190
@@ -113,10 +114,10 @@ def take(build: Build, capability: int) -> Binary | Rejected:
         data = unpacked(build.image, MAX_BINARY_BYTES)
         image = read_image(data)
     except ValueError as error:
-        return _rejected(f"kernel.binary {error}")
+        return compile_error(f"kernel.binary {error}")
     if not image.runs_on(capability):
         there = [f"sm_{one}" for one in image.cubins] + [f"PTX for sm_{one}" for one in image.ptx]
-        return _rejected(
+        return compile_error(
             f"kernel.binary holds code for {', '.join(there) or 'no architecture'}; the device has "
             f"compute capability {capability // 10}.{capability % 10}"
         )
@@ -163,14 +164,10 @@ def _symbol(
     known = sorted(alike or held)
     more = f" … ({len(known)} in all)" if len(known) > _MOST_LISTED else ""
     listed = ", ".join(known[:_MOST_LISTED]) or "none"
-    return _rejected(
+    return compile_error(
         f"kernel.binary has no {kind} {wanted}; it has: {listed}{more}. Give the one that is meant "
         f"under kernel.binary.symbols, as {{{name!r}: NAME}}"
     )
-
-
-def _rejected(detail: str) -> Rejected:
-    return Rejected(stage=Stage.COMPILE, code=Code.COMPILE_ERROR, detail=detail)
 
 
 def _ptx(text: str) -> Image:

@@ -7,14 +7,13 @@ shares and ratios rather than times.
 import csv
 import math
 import re
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+from workers.backends.cuda import installation
 from workers.checkers.tool import Profiler, Tool
 
 _NAME = "Nsight Compute"
-_PLACES = "/usr/local/cuda/bin:/opt/nvidia/nsight-compute:/usr/local/NVIDIA-Nsight-Compute"
 _STALLED = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
 _SECTORS = "l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_{}.ratio"
 _RESTRICTED = "RmProfilingAdminOnly: 1"
@@ -53,7 +52,7 @@ Stalls are the mean number of warps that wait for the reason whenever one is iss
 
 def profiler(log: Path) -> Profiler | str:
     """Nsight Compute, writing to ``log``; or that it is not installed."""
-    program = shutil.which("ncu") or shutil.which("ncu", path=_PLACES)
+    program = installation.program("ncu")
     if program is None:
         return f"{_NAME} is not installed: no counters were read"
     tool = Tool(

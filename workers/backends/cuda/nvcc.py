@@ -5,25 +5,21 @@ found. Source and headers are written to that folder; nothing else of this machi
 """
 
 import re
-import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tuner.csource.includes import with_recorded_names
 from tuner.errors import EnvironmentProblem
-from tuner.files import inside
-from tuner.integrity.include_rules import include_violation
 from tuner.plan import Build
-from tuner.trial import Code, Rejected, Stage
+from tuner.trial import Rejected
+from workers.backends.cuda.installation import program
+from workers.compilers.sources import checked_texts, compile_error, write_files
 
-_PLACES = ("/usr/local/cuda/bin",)
 _MARKER = "kernelwright_entry_"
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)")
 _HELD = re.compile(r"\.(?:global|const)\s[^;={]*?\b([\w$]+)(?:\[\d*\])?\s*[;=]")
-_DETAIL_CHARACTERS = 8000
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,20 +40,13 @@ def compile_with_nvcc(build: Build, options: Sequence[str]) -> CompilerOutput | 
         EnvironmentProblem: there is no toolkit, or no demangler.
     """
     nvcc, demangler = _tool("nvcc"), _tool("c++filt")
-    given = dict(build.headers)
-    files = {
-        build.file: with_recorded_names(build.file, build.source, given) + _markers(build.entries),
-        **{name: with_recorded_names(name, text, given) for name, text in given.items()},
-    }
-    for name, text in files.items():
-        if problem := include_violation(name, text):
-            return _rejected(problem)
+    checked = checked_texts(build)
+    if isinstance(checked, Rejected):
+        return checked
+    source, headers = checked
     with TemporaryDirectory(prefix="kernelwright-") as name:
         folder = Path(name)
-        for file, text in files.items():
-            place = inside(folder, file)
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_text(text, encoding="utf-8")
+        write_files(folder, {**headers, build.file: source + _markers(build.entries)})
         command = [nvcc, "-x", "cu", "-cubin", "--keep", "--keep-dir", name, "-I", name]
         macros = (*build.macros, *build.defines)
         command += [*options, *build.options, *(f"-D{n}={value}" for n, value in macros)]
@@ -67,7 +56,7 @@ def compile_with_nvcc(build: Build, options: Sequence[str]) -> CompilerOutput | 
         )
         report = ran.stdout + ran.stderr
         if ran.returncode:
-            return _rejected(report.replace(f"{name}/", "").strip())
+            return compile_error(report.replace(f"{name}/", "").strip())
         ptx = "\n".join(file.read_text(errors="replace") for file in folder.glob("*.ptx"))
         code = (folder / "out.cubin").read_bytes()
     names = _demangled(_ENTRY.findall(ptx), demangler)
@@ -76,7 +65,7 @@ def compile_with_nvcc(build: Build, options: Sequence[str]) -> CompilerOutput | 
     variables = {name: held.get(name.removeprefix("::"), "") for name in build.variables}
     for kind, found in (("kernel", entries), ("variable", variables)):
         if missing := [name for name, symbol in found.items() if not symbol]:
-            return _rejected(f"{build.file} has no {kind} {', '.join(missing)}")
+            return compile_error(f"{build.file} has no {kind} {', '.join(missing)}")
     return CompilerOutput(code, ptx, report, entries, variables)
 
 
@@ -109,18 +98,10 @@ def _demangled(symbols: Sequence[str], tool: str) -> dict[str, str]:
 
 
 def _tool(name: str) -> str:
-    found = shutil.which(name) or next(
-        (path for folder in _PLACES if (path := shutil.which(name, path=folder))), None
-    )
+    found = program(name)
     if found is None:
         raise EnvironmentProblem(
             f"'compiler: nvcc' needs {name}, which is not installed: install the CUDA toolkit and "
             "a C++ compiler, or leave the compiler out"
         )
     return found
-
-
-def _rejected(detail: str) -> Rejected:
-    return Rejected(
-        stage=Stage.COMPILE, code=Code.COMPILE_ERROR, detail=detail[:_DETAIL_CHARACTERS]
-    )

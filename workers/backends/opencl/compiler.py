@@ -6,26 +6,23 @@ Runs in a compile process; knows nothing of buffers and launches.
 
 import re
 import time
-from collections.abc import Mapping
 from contextlib import chdir
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from tuner.csource.includes import with_recorded_names
 from tuner.csource.lasting_variables import lasting_variables
 from tuner.device import Device
 from tuner.errors import EnvironmentProblem
-from tuner.integrity.include_rules import include_violation
 from tuner.plan import Binary, Build, Usage
-from tuner.trial import Code, Rejected, Stage
+from tuner.trial import Rejected
 from workers.backends.opencl.native_code import has_lasting_memory
 from workers.backends.opencl.platforms import opencl_devices
+from workers.compilers.sources import checked_texts, compile_error, write_files
 
 _MESSAGE = re.compile(
     r"^(error|warning|note): (.+?:\d+:\d+)(?: <Spelling=[^>]*>)?: (.*)$", re.MULTILINE
 )
-_MAX_DETAIL = 4000
 
 
 def open_compiler(device: Device) -> "OpenCLCompiler":
@@ -54,29 +51,28 @@ class OpenCLCompiler:
 
     def compile(self, build: Build) -> Binary | Rejected:
         """Compile one build; see :class:`workers.compilers.port.Compiler`."""
-        given = dict(build.headers)
-        source = with_recorded_names(build.file, build.source, given)
-        headers = {name: with_recorded_names(name, text, given) for name, text in build.headers}
-        for name, text in ((build.file, source), *headers.items()):
-            if problem := include_violation(name, text):
-                return _rejected(problem)
+        checked = checked_texts(build)
+        if isinstance(checked, Rejected):
+            return checked
+        source, headers = checked
         cl = self._cl
         began = time.perf_counter()
         file = build.file.replace("\\", "/").replace('"', "'").replace("\n", " ")
         # The driver also looks for includes in the current folder, whatever lies there.
         with TemporaryDirectory(prefix="kernelwright-") as folder, chdir(folder):
             options = [f"-D{name}={value}" for name, value in build.defines]
-            options += [*build.options, *_write_headers(Path(folder), headers)]
+            options += [*build.options, *(["-I", folder] if headers else [])]
+            write_files(Path(folder), headers)
             program = cl.Program(self._context, f'#line 1 "{file}"\n{source}')
             try:
                 program.build(options=options, devices=[self._handle])
             except cl.Error as error:
-                return _rejected(_compiler_words(str(error)))
+                return compile_error(_compiler_words(str(error)))
         names = program.get_info(cl.program_info.KERNEL_NAMES).split(";")
         for entry in build.entries:
             if entry not in names:
                 found = ", ".join(filter(None, names)) or "none"
-                return _rejected(f"{build.file} has no kernel named {entry!r}; found: {found}")
+                return compile_error(f"{build.file} has no kernel named {entry!r}; found: {found}")
         (code,) = program.get_info(cl.program_info.BINARIES)
         texts = (source, *headers.values())
         lasting = has_lasting_memory(code) or any(map(lasting_variables, texts))
@@ -96,20 +92,6 @@ class OpenCLCompiler:
             static_shared_bytes=kernel.get_work_group_info(kinds.LOCAL_MEM_SIZE, self._handle),
             max_threads_per_block=kernel.get_work_group_info(kinds.WORK_GROUP_SIZE, self._handle),
         )
-
-
-def _rejected(detail: str) -> Rejected:
-    return Rejected(stage=Stage.COMPILE, code=Code.COMPILE_ERROR, detail=detail[:_MAX_DETAIL])
-
-
-def _write_headers(folder: Path, headers: Mapping[str, str]) -> list[str]:
-    for name, text in headers.items():
-        place = (folder / name).resolve()
-        if not place.is_relative_to(folder.resolve()):
-            raise EnvironmentProblem(f"header {name!r} lies outside the include folders")
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(text)
-    return ["-I", str(folder)] if headers else []
 
 
 def _compiler_words(text: str) -> str:
