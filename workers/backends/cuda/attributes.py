@@ -1,11 +1,14 @@
-"""Launches with attributes, through ``cuLaunchKernelEx``, which CuPy does not wrap.
+"""Launches as their steps say; those with attributes through ``cuLaunchKernelEx``.
 
-Owns the layout of the driver's structures (``cuda.h``: ``CUlaunchConfig``, ``CUlaunchAttribute``).
+CuPy does not wrap that. Owns the layout of the driver's structures (``cuda.h``: ``CUlaunchConfig``,
+``CUlaunchAttribute``).
 """
 
 import ctypes
 import math
+from collections.abc import Callable
 from functools import cache
+from types import ModuleType
 from typing import Any
 
 from tuner.plan import KernelStep
@@ -44,6 +47,18 @@ class LaunchConfig(ctypes.Structure):
 def driver_library() -> Any:
     """The driver's own library, in which CuPy's calls end too."""
     return ctypes.CDLL("libcuda.so.1")
+
+
+def launcher(
+    driver: ModuleType, function: int, step: KernelStep, stream: int
+) -> Callable[[int], None]:
+    """What launches a step's ``function``, given the address of an argument table."""
+    if step.dependent or math.prod(step.cluster) > 1:
+        return AttributedLaunch(function, step, stream)
+    fixed = (function, *step.grid, *step.block, step.shared_bytes, stream)
+    if step.cooperative:
+        return lambda table: driver.launchCooperativeKernel(*fixed, table)
+    return lambda table: driver.launchKernel(*fixed, table, 0)
 
 
 class AttributedLaunch:

@@ -13,7 +13,7 @@ from tuner.device import Device
 from tuner.experiment.arguments import item_bytes
 from tuner.plan import Binary, CellPlan, KernelStep, MemsetStep, Step
 from workers.backends.cuda import installation
-from workers.backends.cuda.attributes import AttributedLaunch
+from workers.backends.cuda.attributes import launcher
 from workers.backends.cuda.driver import TO_DEVICE, Cuda, import_cuda, select
 from workers.checkers.job import Job
 from workers.checkers.tool import MAX_PRINTED, Tool, described, lacks_nothing
@@ -116,7 +116,7 @@ def _launch(cuda: Cuda, job: Job) -> None:
         cuda.runtime.memcpy(where, data.ctypes.data, data.nbytes, TO_DEVICE)
     values = {name: address.to_bytes(8, "little") for name, address in addresses.items()}
     values |= {one.name: one.packed for one in job.arguments if isinstance(one, StagedValue)}
-    _run(cuda, module, job.cell, symbols, values, sizes)
+    _run(cuda, module, job.cell.serialised, symbols, values, sizes)
     cuda.runtime.deviceSynchronize()
 
 
@@ -138,11 +138,5 @@ def _run(
         function = cuda.function(module, symbols[step.entry], step.shared_bytes)
         held = [np.frombuffer(values[name], np.uint8) for name in step.arguments]
         table = np.array([one.ctypes.data for one in held] or [0], np.uint64)
-        geometry = (function, *step.grid, *step.block, step.shared_bytes, 0)
-        if math.prod(step.cluster) > 1:
-            AttributedLaunch(function, step, 0)(table.ctypes.data)
-        elif step.cooperative:
-            cuda.driver.launchCooperativeKernel(*geometry, table.ctypes.data)
-        else:
-            cuda.driver.launchKernel(*geometry, table.ctypes.data, 0)
+        launcher(cuda.driver, function, step, 0)(table.ctypes.data)
         cuda.runtime.deviceSynchronize()

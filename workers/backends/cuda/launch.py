@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from tuner.device import Device
 from tuner.plan import Binary, CellPlan, KernelStep, MemsetStep
 from tuner.trial import Code
-from workers.backends.cuda.attributes import AttributedLaunch, driver_library
+from workers.backends.cuda.attributes import driver_library, launcher
 from workers.backends.cuda.checks import Checks
 from workers.backends.cuda.driver import ON_DEVICE, Cuda, classified
 from workers.backends.cuda.memory import CudaBufferSets, Slab
@@ -294,14 +294,9 @@ class CudaLaunchable:
                 Code.THREADS, f"a block of {threads} threads; {step.entry} can have {most}"
             )
         table = self._table(step.arguments)
-        fixed = (function, *step.grid, *step.block, step.shared_bytes, self._clock.streams.capture)
-        driver, row, first = self._cuda.driver, table.strides[0], table.ctypes.data
-        if step.dependent or math.prod(step.cluster) > 1:
-            launch = AttributedLaunch(function, step, self._clock.streams.capture)
-            return lambda index: launch(first + index * row)
-        if step.cooperative:
-            return lambda index: driver.launchCooperativeKernel(*fixed, first + index * row)
-        return lambda index: driver.launchKernel(*fixed, first + index * row, 0)
+        row, first = table.strides[0], table.ctypes.data
+        launch = launcher(self._cuda.driver, function, step, self._clock.streams.capture)
+        return lambda index: launch(first + index * row)
 
     def _table(self, names: Sequence[str]) -> NDArray[np.uint64]:
         """Addresses of the arguments' values: a row per set, as the driver reads them."""

@@ -1,13 +1,12 @@
 """Replays captured launches on a CUDA device: raw parameters, buffers aligned as they were."""
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tuner.plan import KernelStep
-from workers.backends.cuda.attributes import AttributedLaunch
+from workers.backends.cuda.attributes import launcher
 from workers.backends.cuda.driver import (
     ON_DEVICE,
     TO_DEVICE,
@@ -49,8 +48,8 @@ class CudaReplay:
         self._free()
         with self._cuda.translated():
             self._module = self._cuda.driver.moduleLoadData(image + b"\0")
-        self._launch = launch
-        self._function = self._cuda.function(self._module, launch.symbol, launch.shared_bytes)
+        function = self._cuda.function(self._module, launch.symbol, launch.shared_bytes)
+        self._launch = launcher(self._cuda.driver, function, _step(launch), 0)
         self._sizes = [len(contents) for contents in buffers]
         with self._cuda.translated():
             self._kept = [self._filled(contents) for contents in buffers]
@@ -68,7 +67,7 @@ class CudaReplay:
 
     def run(self, changes: Sequence[Change], windows: Sequence[Window]) -> list[bytes]:
         """Restore, change, launch, wait, read back."""
-        runtime, driver = self._cuda.runtime, self._cuda.driver
+        runtime = self._cuda.runtime
         with self._cuda.translated():
             for used, kept, size in zip(self._used, self._kept, self._sizes, strict=True):
                 runtime.memcpy(used, kept, size, ON_DEVICE)
@@ -76,14 +75,7 @@ class CudaReplay:
                 data = np.frombuffer(change.data, np.uint8)
                 place = self._used[change.buffer] + change.start
                 runtime.memcpy(place, data.ctypes.data, data.size, TO_DEVICE)
-            launch, table = self._launch, self._table.ctypes.data
-            sizes = (*launch.grid, *launch.block, launch.shared_bytes, 0, table)
-            if math.prod(launch.cluster) > 1:
-                AttributedLaunch(self._function, _step(launch), 0)(table)
-            elif launch.cooperative:
-                driver.launchCooperativeKernel(self._function, *sizes)
-            else:
-                driver.launchKernel(self._function, *sizes, 0)
+            self._launch(self._table.ctypes.data)
             runtime.deviceSynchronize()
             return [
                 self._read(self._used[window.buffer] + window.start, window.end - window.start)
@@ -117,7 +109,7 @@ class CudaReplay:
 
 
 def _step(launch: ReplayLaunch) -> KernelStep:
-    """The launch as a step of a plan, for attributes that CuPy cannot pass."""
+    """The launch as a step of a plan."""
     return KernelStep(
         entry=launch.symbol,
         grid=launch.grid,
