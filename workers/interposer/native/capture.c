@@ -18,7 +18,6 @@ struct kw_capture {
     kw_memory memory;
     unsigned number, inner_pointers;
     int from_graph;
-    unsigned char *area;
     char (*names)[2][NAME_BYTES]; /* of each window's files: before, after */
 };
 
@@ -136,7 +135,6 @@ static void drop(kw_capture *capture)
             if (*capture->names[i][after])
                 kw_record_remove(capture->names[i][after]);
     free(capture->names);
-    free(capture->area);
     free(capture);
 }
 
@@ -153,11 +151,8 @@ kw_capture *kw_capture_begin(kw_shape *shape, const unsigned char *area, int fro
     capture->from_graph = from_graph;
     capture->number = capture_count++;
     kw_memory_find(kernel, area, kw_settings.bytes, &capture->memory);
-    capture->area = malloc(kernel->area_size + 1);
     capture->names = calloc(capture->memory.window_count + 1, sizeof *capture->names);
-    int good = capture->area && capture->names;
-    if (good)
-        memcpy(capture->area, area, kernel->area_size);
+    int good = capture->names != NULL;
     for (unsigned i = 0; good && i < capture->memory.window_count; i++)
         good = dump(capture, i, 0);
     if (!good) {
@@ -169,13 +164,13 @@ kw_capture *kw_capture_begin(kw_shape *shape, const unsigned char *area, int fro
     return capture;
 }
 
-static void log_capture(const kw_capture *capture)
+static void log_capture(const kw_capture *capture, const unsigned char *area)
 {
     const kw_memory *memory = &capture->memory;
     kw_text line = {0};
     kw_text_add(&line, "{\"capture\":%u,\"from_graph\":%s,\"image\":%u,", capture->shape->slot,
                 capture->from_graph ? "true" : "false", capture->shape->kernel->image);
-    kw_arguments_add(&line, capture->shape->kernel, capture->area);
+    kw_arguments_add(&line, capture->shape->kernel, area);
     kw_text_add(&line, ",\"pointers\":[");
     for (unsigned i = 0; i < memory->pointer_count; i++) {
         const kw_pointer *pointer = &memory->pointers[i];
@@ -199,7 +194,7 @@ static void log_capture(const kw_capture *capture)
     kw_record_line(&line);
 }
 
-void kw_capture_end(kw_capture *capture, CUresult result)
+void kw_capture_end(kw_capture *capture, const unsigned char *area, CUresult result)
 {
     const char *name = capture->shape->kernel->name;
     int good = !result;
@@ -210,7 +205,7 @@ void kw_capture_end(kw_capture *capture, CUresult result)
     if (good) {
         if (capture->shape->kernel->image)
             kw_image_write(capture->shape->kernel->image);
-        log_capture(capture);
+        log_capture(capture, area);
         for (unsigned i = 0; i < capture->memory.window_count; i++)
             *capture->names[i][0] = *capture->names[i][1] = 0; /* kept */
     } else if (!result)

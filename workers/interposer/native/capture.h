@@ -14,7 +14,7 @@ int kw_capture_wants(const kw_shape *shape);
 kw_capture *kw_capture_begin(kw_shape *shape, const unsigned char *area, int from_graph);
 
 /* Records the memory after the launch, when it has finished; drops the capture if it failed. */
-void kw_capture_end(kw_capture *capture, CUresult result);
+void kw_capture_end(kw_capture *capture, const unsigned char *area, CUresult result);
 
 /* Notes objects whose handle or content, as an argument, stands for memory that is not seen. */
 void kw_capture_saw_texture(uint64_t handle);

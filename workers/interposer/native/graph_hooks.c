@@ -10,7 +10,7 @@ KW_AFTER(cuGraphInstantiateWithParams, (CUgraphExec * exec, CUgraph graph, void 
 KW_AFTER(cuGraphInstantiateWithParams_ptsz, (CUgraphExec * exec, CUgraph graph, void *params),
       (exec, graph, params), kw_graph_instantiated(*exec, graph))
 KW_AFTER(cuGraphExecUpdate_v2, (CUgraphExec exec, CUgraph graph, void *info), (exec, graph, info),
-      kw_graph_updated(exec, graph))
+      kw_graph_instantiated(exec, graph))
 typedef CUresult (*add_function)(CUgraphNode *, CUgraph, const CUgraphNode *, size_t,
                                  const CUDA_KERNEL_NODE_PARAMS *);
 typedef CUresult (*set_function)(CUgraphNode, const CUDA_KERNEL_NODE_PARAMS *);

@@ -13,7 +13,7 @@
 #include "observe.h"
 #include "record.h"
 
-enum { MOST_TIMED = 4096 };
+enum { MOST_NODES = 1 << 16, MOST_TIMED = 4096 };
 
 typedef struct {
     CUgraphNode *from, *to;
@@ -21,19 +21,26 @@ typedef struct {
     size_t count;
 } kw_edges;
 
+CUgraphNode *kw_graph_nodes(CUgraph graph, size_t *count)
+{
+    *count = 0;
+    if (KW_CU(cuGraphGetNodes, graph, NULL, count) || !*count || *count > MOST_NODES)
+        return NULL;
+    CUgraphNode *nodes = calloc(*count, sizeof *nodes);
+    if (nodes && KW_CU(cuGraphGetNodes, graph, nodes, count)) {
+        free(nodes);
+        nodes = NULL;
+    }
+    return nodes;
+}
+
 int kw_graph_node_launch(CUgraphNode node, kw_launch *launch)
 {
     CUDA_KERNEL_NODE_PARAMS params;
     memset(&params, 0, sizeof params);
     if (KW_CU(cuGraphKernelNodeGetParams_v2, node, &params))
         return 0;
-    memset(launch, 0, sizeof *launch);
-    launch->function = params.function ? params.function : (CUfunction)params.kernel;
-    memcpy(launch->grid, params.grid, sizeof launch->grid);
-    memcpy(launch->block, params.block, sizeof launch->block);
-    launch->shared_bytes = params.shared_bytes;
-    launch->parameters = params.parameters;
-    launch->extra = params.extra;
+    *launch = kw_launch_of_node(&params);
     CUlaunchAttributeValue value;
     if (!KW_CU(cuGraphKernelNodeGetAttribute, node, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &value))
         memcpy(launch->cluster, value.cluster, sizeof launch->cluster);
@@ -262,15 +269,13 @@ static int make_plan(const kw_graph *graph, kw_plan *plan)
     kw_edges edges = {0};
     unsigned char *wanted = calloc(graph->count + 1, 1);
     unsigned targets = wanted ? choose(graph, wanted) : 0;
-    int good = targets && !KW_CU(cuGraphGetNodes, graph->clone, NULL, &plan->count) &&
-               read_edges(graph->clone, &edges);
+    plan->nodes = targets ? kw_graph_nodes(graph->clone, &plan->count) : NULL;
+    int good = plan->nodes && read_edges(graph->clone, &edges);
     if (good) {
-        plan->nodes = calloc(plan->count + 1, sizeof *plan->nodes);
         plan->done = calloc(plan->count + 1, 1);
         plan->keep = calloc(plan->count + 1, 1);
         plan->parts = calloc(2 * targets + 1, sizeof *plan->parts);
-        good = plan->nodes && plan->done && plan->keep && plan->parts &&
-               !KW_CU(cuGraphGetNodes, graph->clone, plan->nodes, &plan->count);
+        good = plan->done && plan->keep && plan->parts;
     }
     for (const kw_graph_node *node; good && (node = next_wanted(graph, plan, &edges, wanted));) {
         mark_ancestors(plan, &edges, node->handle);

@@ -21,6 +21,9 @@ typedef struct kw_graph {
     struct kw_graph *next;
 } kw_graph;
 
+/* The nodes of a graph, for the caller to free; NULL if there are none, or too many. */
+CUgraphNode *kw_graph_nodes(CUgraph graph, size_t *count);
+
 /* Reads a kernel node; 0 if that fails. */
 int kw_graph_node_launch(CUgraphNode node, kw_launch *launch);
 

@@ -9,7 +9,7 @@
 #include "observe.h"
 #include "record.h"
 
-enum { MOST_NODES = 1 << 16, MOST_DEPTH = 4, TIMED_LAUNCHES = 3 };
+enum { MOST_DEPTH = 4, TIMED_LAUNCHES = 3 };
 
 static kw_graph *graphs;
 
@@ -30,19 +30,6 @@ static void free_graph(kw_graph *graph)
     free(graph);
 }
 
-static CUgraphNode *all_nodes(CUgraph graph, size_t *count)
-{
-    *count = 0;
-    if (KW_CU(cuGraphGetNodes, graph, NULL, count) || !*count || *count > MOST_NODES)
-        return NULL;
-    CUgraphNode *nodes = calloc(*count, sizeof *nodes);
-    if (nodes && KW_CU(cuGraphGetNodes, graph, nodes, count)) {
-        free(nodes);
-        nodes = NULL;
-    }
-    return nodes;
-}
-
 static int add_node(kw_graph *graph, CUgraphNode node, kw_shape *shape)
 {
     if (graph->count == graph->capacity) {
@@ -61,7 +48,7 @@ static int add_node(kw_graph *graph, CUgraphNode node, kw_shape *shape)
 static void list(kw_graph *graph, CUgraph from, int depth)
 {
     size_t count;
-    CUgraphNode *nodes = all_nodes(from, &count);
+    CUgraphNode *nodes = kw_graph_nodes(from, &count);
     for (size_t i = 0; nodes && i < count; i++) {
         static unsigned char area[KW_MOST_PARAMETER_BYTES + 8];
         int type = -1;
@@ -110,11 +97,6 @@ void kw_graph_destroyed(CUgraphExec exec)
         *place = graph->next;
         free_graph(graph);
     }
-}
-
-void kw_graph_updated(CUgraphExec exec, CUgraph graph)
-{
-    kw_graph_instantiated(exec, graph);
 }
 
 void kw_graph_node_set(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params)

@@ -4,11 +4,10 @@
 
 #include "driver.h"
 
-/* Remembers what `exec` was instantiated from. */
+/* Remembers what `exec` was instantiated from, or updated to. */
 void kw_graph_instantiated(CUgraphExec exec, CUgraph graph);
 
 /* Follows the application's changes of `exec`. */
-void kw_graph_updated(CUgraphExec exec, CUgraph graph);
 void kw_graph_node_set(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params);
 void kw_graph_changed(CUgraphExec exec);
 void kw_graph_destroyed(CUgraphExec exec);

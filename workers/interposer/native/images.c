@@ -1,11 +1,9 @@
 /* Keeps module images, measured by their own headers, and writes those of captured kernels. */
 #include "images.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "record.h"
@@ -115,20 +113,12 @@ void kw_image_keep(void *owner, const void *image)
 
 void kw_image_keep_file(void *owner, const char *path)
 {
-    if (kw_settings.mode != KW_CAPTURE)
-        return;
-    int file = open(path, O_RDONLY | O_CLOEXEC);
-    struct stat status;
-    if (file < 0)
-        return;
-    if (!fstat(file, &status) && status.st_size > 64 && (size_t)status.st_size <= MOST_COPIED) {
-        /* One byte more, so that PTX ends with a zero. */
-        char *content = calloc(1, (size_t)status.st_size + 1);
-        if (content && read(file, content, (size_t)status.st_size) == status.st_size)
-            keep(owner, content);
-        free(content);
-    }
-    close(file);
+    size_t size = 0;
+    void *content =
+        kw_settings.mode == KW_CAPTURE ? kw_record_read(path, MOST_COPIED, &size) : NULL;
+    if (size > 64)
+        keep(owner, content);
+    free(content);
 }
 
 void kw_image_unloaded(void *owner)

@@ -200,6 +200,18 @@ static kw_kernel *new_kernel(CUfunction handle)
     return kernel;
 }
 
+kw_launch kw_launch_of_node(const CUDA_KERNEL_NODE_PARAMS *params)
+{
+    kw_launch launch = {.function = params->function ? params->function
+                                                     : (CUfunction)params->kernel,
+                        .shared_bytes = params->shared_bytes,
+                        .parameters = params->parameters,
+                        .extra = params->extra};
+    memcpy(launch.grid, params->grid, sizeof launch.grid);
+    memcpy(launch.block, params->block, sizeof launch.block);
+    return launch;
+}
+
 kw_kernel *kw_kernel_of(CUfunction handle)
 {
     unsigned i = bucket(handle);

@@ -52,6 +52,9 @@ typedef struct kw_kernel {
     struct kw_kernel *next;
 } kw_kernel;
 
+/* The launch of a kernel node, without attributes. */
+kw_launch kw_launch_of_node(const CUDA_KERNEL_NODE_PARAMS *params);
+
 /* The kernel of a handle, which may be a CUfunction or a CUkernel; NULL if memory ran out. */
 kw_kernel *kw_kernel_of(CUfunction handle);
 

@@ -1,6 +1,8 @@
 /* Counts, times, observes or replaces a launch. */
 #include "launches.h"
 
+#include <string.h>
+
 #include "memory.h"
 #include "observe.h"
 #include "record.h"
@@ -107,21 +109,12 @@ CUresult kw_launched(const kw_launch *launch, kw_call call, void *real)
 int kw_replaced_node(const CUDA_KERNEL_NODE_PARAMS *params, kw_node_call call, void *context,
                      CUresult *result)
 {
-    kw_launch launch = {.function = params->function ? params->function
-                                                     : (CUfunction)params->kernel,
-                        .shared_bytes = params->shared_bytes,
-                        .parameters = params->parameters,
-                        .extra = params->extra},
-              tuned;
+    kw_launch launch = kw_launch_of_node(params), tuned;
     void *parameters[KW_MOST_ARGUMENTS];
     kw_kernel *kernel = kw_settings.mode == KW_INJECT ? kw_kernel_of(launch.function) : NULL;
     if (!kernel || !kernel->rule)
         return 0;
     unsigned char area[kernel->area_size + 8];
-    for (int axis = 0; axis < 3; axis++) {
-        launch.grid[axis] = params->grid[axis];
-        launch.block[axis] = params->block[axis];
-    }
     if (!kw_arguments(kernel, &launch, area))
         return 0;
     kw_shape *shape = kw_shape_of(kernel, &launch, area);
@@ -136,10 +129,8 @@ int kw_replaced_node(const CUDA_KERNEL_NODE_PARAMS *params, kw_node_call call, v
                                      .shared_bytes = tuned.shared_bytes,
                                      .parameters = tuned.parameters,
                                      .context = params->context};
-    for (int axis = 0; axis < 3; axis++) {
-        other.grid[axis] = tuned.grid[axis];
-        other.block[axis] = tuned.block[axis];
-    }
+    memcpy(other.grid, tuned.grid, sizeof other.grid);
+    memcpy(other.block, tuned.block, sizeof other.block);
     kw_counter *counter = kw_record_counter(shape->substitution->slot);
     *result = call(&other, context);
     counter->fell_back += *result != CUDA_SUCCESS;

@@ -21,7 +21,7 @@ CUresult kw_observe(kw_shape *shape, const kw_launch *launch, unsigned char *are
     kw_capture *capture = kw_capture_begin(shape, area, from_graph);
     CUresult result = original(context);
     if (capture)
-        kw_capture_end(capture, result ? result : kw_settle(launch->stream));
+        kw_capture_end(capture, area, result ? result : kw_settle(launch->stream));
     return result;
 }
 

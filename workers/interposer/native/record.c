@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define VARIABLE "KERNELWRIGHT_INTERPOSER"
@@ -140,6 +141,22 @@ kw_counter *kw_record_counter(unsigned slot)
     return record.counters && slot < KW_SLOTS ? &record.counters[slot] : &lost;
 }
 
+void *kw_record_read(const char *path, size_t most, size_t *size)
+{
+    struct stat status;
+    void *bytes = NULL;
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file >= 0 && !fstat(file, &status) && (size_t)status.st_size <= most)
+        bytes = calloc(1, (*size = (size_t)status.st_size) + 1);
+    if (bytes && read(file, bytes, *size) != status.st_size) {
+        free(bytes);
+        bytes = NULL;
+    }
+    if (file >= 0)
+        close(file);
+    return bytes;
+}
+
 int kw_record_write(int file, const void *bytes, size_t count)
 {
     const char *at = bytes;
@@ -158,9 +175,9 @@ int kw_record_write(int file, const void *bytes, size_t count)
 void kw_record_line(kw_text *line)
 {
     kw_text_add(line, "\n");
-    if (!line->failed && record.log >= 0)
+    if (kw_text_end(line) && record.log >= 0)
         kw_record_write(record.log, line->start, line->length);
-    kw_text_free(line);
+    free(line->start);
 }
 
 void kw_record_note(const char *kernel, const char *format, ...)

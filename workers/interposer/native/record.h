@@ -66,6 +66,10 @@ void kw_record_note(const char *kernel, const char *format, ...)
 /* Creates a file for this process; returns its descriptor or -1. `name` gets its name. */
 int kw_record_create(const char *suffix, char *name, size_t size);
 
+/* The bytes of a file and a zero, such as PTX ends with; NULL if there are more than `most`, or if
+ * it cannot be read. */
+void *kw_record_read(const char *path, size_t most, size_t *size);
+
 /* Writes all bytes; 0 if that fails. */
 int kw_record_write(int file, const void *bytes, size_t count);
 

@@ -3,17 +3,13 @@
  */
 #include "substitution.h"
 
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "record.h"
 
 static const int64_t MOST_BLOCKS[] = {INT32_MAX, 65535, 65535}, MOST_THREADS[] = {1024, 1024, 64};
-static const off_t MOST_IMAGE_BYTES = (off_t)1 << 30;
+static const size_t MOST_IMAGE_BYTES = (size_t)1 << 30;
 enum { FREELY_SHARED = 48 << 10 }; /* dynamic shared bytes that need no attribute */
 
 static int64_t value_of(const kw_kernel *kernel, const kw_launch *launch, const unsigned char *area,
@@ -124,22 +120,6 @@ static const char *choose(kw_rule *rule, const int64_t *symbols, kw_substitution
     return infeasible ? "no tuned kernel is feasible" : "the original is the fastest";
 }
 
-static void *read_image(const char *path)
-{
-    struct stat status;
-    void *bytes = NULL;
-    int file = open(path, O_RDONLY | O_CLOEXEC);
-    if (file >= 0 && !fstat(file, &status) && status.st_size <= MOST_IMAGE_BYTES)
-        bytes = calloc(1, (size_t)status.st_size + 1); /* PTX ends with a zero */
-    if (bytes && read(file, bytes, (size_t)status.st_size) != status.st_size) {
-        free(bytes);
-        bytes = NULL;
-    }
-    if (file >= 0)
-        close(file);
-    return bytes;
-}
-
 /* Why a loaded function cannot take the arguments, or NULL. */
 static const char *mismatch(const kw_rule *rule, const kw_variant *variant, CUfunction function)
 {
@@ -159,7 +139,8 @@ static CUfunction load(const kw_rule *rule, const kw_variant *variant)
     CUfunction function = NULL;
     int mode = CU_CAPTURE_MODE_RELAXED; /* a stream may be recording a graph */
     const char *why = "its image cannot be read";
-    void *image = read_image(variant->image);
+    size_t size;
+    void *image = kw_record_read(variant->image, MOST_IMAGE_BYTES, &size);
     if (image) {
         KW_CU(cuThreadExchangeStreamCaptureMode, &mode);
         why = "its image cannot be loaded on this device";

@@ -2,12 +2,13 @@
 #ifndef KW_TEXT_H
 #define KW_TEXT_H
 
-#include <stddef.h>
+#include <stdio.h>
 
 typedef struct {
+    FILE *file;
     char *start;
-    size_t length, capacity;
-    int failed; /* memory ran out, or the text became too long: what is there is not to be used */
+    size_t length;
+    int failed; /* memory ran out */
 } kw_text;
 
 void kw_text_add(kw_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -21,6 +22,7 @@ void kw_text_hex(kw_text *text, const unsigned char *bytes, size_t count);
 /* Adds a JSON list of three numbers. */
 void kw_text_extent(kw_text *text, const unsigned *extent);
 
-void kw_text_free(kw_text *text);
+/* Completes the text, for the caller to free its start; 0 if memory ran out. */
+int kw_text_end(kw_text *text);
 
 #endif
