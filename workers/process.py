@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from workers.channel import POLL_SECONDS, Channel, ChannelClosed, Frame, channel_sockets
@@ -32,41 +31,6 @@ from workers.process_tree import kill_tagged, tree_tag
 
 _RETRIED: tuple[Ending, ...] = ("died", *EXTERNAL)
 """Endings that may have an external cause."""
-
-
-@dataclass(slots=True)
-class _Memory:
-    """Limits one process's resident memory; reads it at most once per poll, for 50 µs each."""
-
-    pid: int
-    limit: int
-    checked_at: float = 0.0
-
-    def check(self, now: float) -> None:
-        if now - self.checked_at < POLL_SECONDS:
-            return
-        self.checked_at = now
-        resident = resident_bytes(self.pid)
-        if resident > self.limit:
-            raise ChildFailed(
-                "memory",
-                f"used {resident >> 20} MiB of memory where {self.limit >> 20} are allowed",
-            )
-
-
-@dataclass(slots=True)
-class _Check:
-    """Checked while waiting for bytes: the deadline and the child's memory."""
-
-    deadline: float
-    seconds: float
-    memory: _Memory
-
-    def now(self) -> None:
-        now = time.monotonic()
-        if now > self.deadline:
-            raise ChildFailed("hung", f"no answer within {self.seconds:.3g} s")
-        self.memory.check(now)
 
 
 class Child:
@@ -105,7 +69,7 @@ class Child:
         self._memory_limit = memory_limit or physical_memory() // 2
         self._process: ForkedProcess | None = None
         self._channel: Channel | None = None
-        self._memory = _Memory(0, self._memory_limit)
+        self._memory_read_at = 0.0
         self._log: OutputTail | None = None
         self._closed = False
         self._guard = threading.Lock()
@@ -147,7 +111,6 @@ class Child:
             if self._process is not None:
                 return
             self._process, self._channel = self._forked()
-            self._memory = _Memory(self._process.pid, self._memory_limit)
         self.receive(timeout=START_SECONDS, limit=0)
 
     def request(
@@ -184,9 +147,18 @@ class Child:
 
     def receive(self, *, timeout: float, limit: int = 1 << 32) -> Frame:
         """Wait for the next answer, at most ``timeout`` seconds. Raises :class:`ChildFailed`."""
-        check = _Check(time.monotonic() + timeout, timeout, self._memory)
+        ends = time.monotonic() + timeout
+
+        def check() -> None:
+            now = time.monotonic()
+            if now > ends:
+                raise ChildFailed("hung", f"no answer within {timeout:.3g} s")
+            if now - self._memory_read_at >= POLL_SECONDS:  # reading takes 50 µs
+                self._memory_read_at = now
+                self._check_memory()
+
         with self._failing() as channel:
-            return channel.receive(limit, check.now)
+            return channel.receive(limit, check)
 
     @property
     def sent_ns(self) -> int:
@@ -230,6 +202,12 @@ class Child:
         except ValueError as error:
             self.kill()
             raise self._with_log("garbage", f"sent {error}") from None
+
+    def _check_memory(self) -> None:
+        resident, limit = resident_bytes(self.pid or 0), self._memory_limit
+        if resident > limit:
+            detail = f"used {resident >> 20} MiB of memory where {limit >> 20} are allowed"
+            raise ChildFailed("memory", detail)
 
     def _with_log(self, how: Ending, text: str) -> ChildFailed:
         return ChildFailed(how, f"{text}{self._log.last_words()}" if self._log else text)

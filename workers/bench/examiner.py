@@ -11,7 +11,6 @@ from pathlib import Path
 
 from tuner.engine.work import ConfirmWork, ExamineWork
 from tuner.journal.facts import WinnersExamined
-from workers.backends.registry import adapter_of
 from workers.bench.input_specs import FIRST, extra_specs
 from workers.bench.oracle import Oracle
 from workers.bench.preparation import Preparation
@@ -61,8 +60,7 @@ class Examiner:
             contents=contents,
             launchers=self._launchers,
         )
-        profiler = work.profiler and adapter_of(prep.device.backend).profiler is not None
-        found = examine(work.winners, site, checkers=work.checkers, profiler=profiler)
+        found = examine(work.winners, site, checkers=work.checkers, profiler=work.profiler)
         self._launchers.close()
         return replace(found, work=work.id)
 
