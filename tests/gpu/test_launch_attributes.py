@@ -65,7 +65,7 @@ def test_a_launch_that_does_not_wait_reads_stale_memory(rig, doubling, stale, wa
     launchable = bound(rig, buffer_sets, DOUBLE % (WAIT if waits else ""), dependent=True)
     for _ in range(5):
         buffer_sets.restore([0, 1, 2], 0xFF)
-        launchable.burst_after_late_write((2, 0, 1), LateWrite(step=0, stale=stale))
+        launchable.burst((2, 0, 1), late=LateWrite(step=0, stale=stale))
         assert (failures(buffer_sets, 1, want) == 0) == waits
         assert failures(buffer_sets, 2, want) == 0
 

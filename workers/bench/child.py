@@ -43,7 +43,6 @@ from workers.channel import Channel, ChannelClosed
 from workers.comparison import Expected
 from workers.devices.port import (
     BufferSets,
-    DependentLaunchable,
     DeviceBackend,
     DeviceFailure,
     EnergyMeter,
@@ -143,12 +142,7 @@ class _Server:
         launchable, buffer_sets = self._launchables[request.launchable]
         buffer_sets.restore(request.restored, request.poison)
         began = time.perf_counter_ns()
-        if request.late is None:
-            times = launchable.burst(request.order, self._mark)
-        else:
-            assert isinstance(launchable, DependentLaunchable)
-            self._mark()
-            times = launchable.burst_after_late_write(request.order, request.late)
+        times = launchable.burst(request.order, self._mark, request.late)
         host_ns = float(time.perf_counter_ns() - began)
         self._mark()
         vitals = self._device.vitals() if request.read_telemetry else None

@@ -222,11 +222,15 @@ class Launchable(Protocol):
         ...
 
     def burst(
-        self, order: Sequence[int], begins: Callable[[], None] = unobserved
+        self,
+        order: Sequence[int],
+        begins: Callable[[], None] = unobserved,
+        late: LateWrite | None = None,
     ) -> tuple[float, ...]:
         """Launch the given sets in order, wait for all, and return nanoseconds per launch.
 
-        Calls ``begins`` when everything is queued, before the first launch begins.
+        Calls ``begins`` when everything is queued, before the first launch begins. With ``late``,
+        where steps launch dependently, memory is written late before a step of the last launch.
 
         One number for each launch, or a single mean where launches are timed as one (a replayed
         graph). Nothing but the launches lies between the clock's readings. Raises
@@ -236,15 +240,6 @@ class Launchable(Protocol):
 
     def release(self) -> None:
         """Free what binding allocated."""
-        ...
-
-
-@runtime_checkable
-class DependentLaunchable(Protocol):
-    """A launchable of a backend with dependent launches."""
-
-    def burst_after_late_write(self, order: Sequence[int], late: LateWrite) -> tuple[float, ...]:
-        """As :meth:`Launchable.burst`, with a late write before a step of the last launch."""
         ...
 
 

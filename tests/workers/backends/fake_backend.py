@@ -261,7 +261,7 @@ class FakeLaunchable:
     def trigger_compile(self, set_index: int) -> None:
         raise NotImplementedError("nothing is compiled at a first launch")
 
-    def burst(self, order: Sequence[int], begins=unobserved) -> tuple[float, ...]:
+    def burst(self, order: Sequence[int], begins=unobserved, late=None) -> tuple[float, ...]:
         begins()
         for index in order:
             values = self.buffer_sets.values | self.buffer_sets.buffers[index] | self.scratch[index]

@@ -124,7 +124,7 @@ def test_a_launch_that_does_not_wait_finds_stale_memory(rig, library, stale, wai
         scratch=(Scratch(name="part", dtype="float32", elements=8, align=4),),
     )
     rig.buffer_sets.restore([0, 1], 0xAB)
-    launchable.burst_after_late_write((1, 0), LateWrite(step=0, stale=stale))
+    launchable.burst((1, 0), late=LateWrite(step=0, stale=stale))
     oracle = want(rig, 2.0 * rig.data.astype(np.float64), rtol=1e-6)
     seen = rig.buffer_sets.inspect(0, oracle)
     assert seen.damage is None
@@ -141,7 +141,7 @@ def test_what_an_earlier_step_wrote_is_written_late_too(rig, library):
     rig.driver.kernels["spoil"] = second
     launchable = rig.bind(step(), step("spoil", ("out",), dependent=True))
     rig.buffer_sets.restore([0], 0xAB)
-    launchable.burst_after_late_write((0,), LateWrite(step=1, stale="rotated"))
+    launchable.burst((0,), late=LateWrite(step=1, stale="rotated"))
     oracle = want(rig, 2.0 * rig.data.astype(np.float64), rtol=1e-6)
     assert rig.buffer_sets.inspect(0, oracle).comparisons["out"].failures == 0
     assert sorted(stale[0]) == sorted(2 * rig.data)

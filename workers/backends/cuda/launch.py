@@ -229,7 +229,10 @@ class CudaLaunchable:
         """Do nothing: loaded code is compiled."""
 
     def burst(
-        self, order: Sequence[int], begins: Callable[[], None] = unobserved
+        self,
+        order: Sequence[int],
+        begins: Callable[[], None] = unobserved,
+        late: LateWrite | None = None,
     ) -> tuple[float, ...]:
         """Replay one graph of all launches; the mean nanoseconds of a launch.
 
@@ -237,28 +240,9 @@ class CudaLaunchable:
         Variables that launches change are reset before each launch of a timing, so that a memo is
         of no use: see :class:`workers.devices.port.Module`.
         """
-        return self._replay(tuple(order), None, begins)
-
-    def burst_after_late_write(self, order: Sequence[int], late: LateWrite) -> tuple[float, ...]:
-        """The same, with a late write before a step of the last launch."""
-        return self._replay(tuple(order), late, unobserved)
-
-    def repeat(self, order: Sequence[int], go_on: Callable[[int], bool]) -> None:
-        """Replay the graph of a burst until ``go_on`` says no."""
         order = tuple(order)
         with self._cuda.translated():
-            graph = self._graphs.get((order, None), partial(self._launch, order, None))
-            for name, address in self._constants:
-                self._buffer_sets.copy(name, address)
-            self._clock.repeat(graph, lambda replays: go_on(replays * len(order)))
-
-    def _replay(
-        self, order: tuple[int, ...], late: LateWrite | None, begins: Callable[[], None]
-    ) -> tuple[float, ...]:
-        with self._cuda.translated():
-            graph = self._graphs.get((order, late), partial(self._launch, order, late))
-            for name, address in self._constants:
-                self._buffer_sets.copy(name, address)
+            graph = self._prepared(order, late)
             touched = len(order) * self._buffer_sets.bytes_per_set
             total, outlasted = self._clock.time(
                 graph, begins, cold=touched > self._device.l2_bytes, persists=self._persists
@@ -267,11 +251,25 @@ class CudaLaunchable:
         self._late_work.check(outlasted, total)
         return (total / len(order),)
 
+    def repeat(self, order: Sequence[int], go_on: Callable[[int], bool]) -> None:
+        """Replay the graph of a burst until ``go_on`` says no."""
+        order = tuple(order)
+        with self._cuda.translated():
+            graph = self._prepared(order, None)
+            self._clock.repeat(graph, lambda replays: go_on(replays * len(order)))
+
     def release(self) -> None:
         """Free the graphs and the scratch buffers."""
         with self._cuda.translated():
             self._graphs.close()
             self._buffer_sets.detach(self._scratch)
+
+    def _prepared(self, order: tuple[int, ...], late: LateWrite | None) -> int:
+        """The graph of a burst, with the module's constants as they are for this launchable."""
+        graph = self._graphs.get((order, late), partial(self._launch, order, late))
+        for name, address in self._constants:
+            self._buffer_sets.copy(name, address)
+        return graph
 
     def _bind_constants(self) -> None:
         for buffer in self._buffer_sets.buffers.values():

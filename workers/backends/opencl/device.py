@@ -35,6 +35,7 @@ from workers.devices.port import (
     Damage,
     DeviceFailure,
     Inspection,
+    LateWrite,
     Rotation,
     Staged,
     StagedBuffer,
@@ -313,7 +314,10 @@ class OpenCLLaunchable:
                     time.sleep(_POLL_SECONDS)
 
     def burst(
-        self, order: Sequence[int], begins: Callable[[], None] = unobserved
+        self,
+        order: Sequence[int],
+        begins: Callable[[], None] = unobserved,
+        late: LateWrite | None = None,  # noqa: ARG002 (no step launches dependently)
     ) -> tuple[float, ...]:
         """Launch in order; a launch lasts from its first step's start to its last step's end.
 
