@@ -25,7 +25,8 @@ but two of its parts; launches picked otherwise must escape eight times in a row
 class Burst:
     """Launches in one go, and the set to ``inspect`` afterwards, one that was launched on.
 
-    ``idle`` sets are restored too, and must not change.
+    ``exact``: on buffers that are aligned to exactly what is promised, rather than as an allocator
+    aligns. ``idle`` sets are restored too, and must not change.
     ``timed`` bursts give samples; ``raced`` ones, warm-up included, tell whether a candidate is
     surely slower than a cut-off. With ``keep_outputs`` nothing is poisoned before. With ``late``
     the last launch finds its memory written late.
@@ -37,6 +38,7 @@ class Burst:
     timed: bool = False
     raced: bool = False
     keep_outputs: bool = False
+    exact: bool = False
     late: LateWrite | None = None
 
 

@@ -20,9 +20,9 @@ from workers.bench.bursts import Burst, pick
 from workers.bench.deadlines import Deadlines
 from workers.bench.protocol import RunBurst
 from workers.bench.staged_shapes import StagedShapes, StagingKey
-from workers.bench.supervisor import Supervisor
+from workers.bench.supervisor import BurstResult, Supervisor
 from workers.comparison import Expected
-from workers.devices.port import EnergyReading, Inspection, LateWrite, Rotation
+from workers.devices.port import EnergyReading, LateWrite, Rotation
 
 _POISONS = ((0xFF, 0x7F, 0xFE, 0x7E), (0x3C, 0x3F, 0xBD, 0x2E))
 """Bytes that make a NaN or a huge number of every float type, and bytes that make ordinary ones.
@@ -91,24 +91,6 @@ def _quick(times: Iterable[float]) -> float:
     return ordered[len(ordered) // _QUICK]
 
 
-@dataclass(frozen=True, slots=True)
-class PlacedBurst:
-    """A burst and the buffers to launch it on."""
-
-    key: StagingKey
-    burst: Burst
-
-
-@dataclass(frozen=True, slots=True)
-class CompletedBurst:
-    """A burst, the byte that outputs held before it, its times and what was inspected."""
-
-    burst: Burst
-    poison: int | None
-    times: tuple[float, ...]
-    inspection: Inspection | None
-
-
 class Launcher:
     """``vitals`` is the device's state when it was last read.
 
@@ -139,49 +121,48 @@ class Launcher:
     def run(
         self,
         loaded: LoadedCandidate,
+        shape: int,
         baseline_ns: float,
-        placed: Sequence[PlacedBurst],
+        bursts: Sequence[Burst],
         expected: Mapping[str, Expected],
         *,
         read_telemetry: bool = False,
-    ) -> Iterator[CompletedBurst]:
-        """Run bursts on one shape in order.
+    ) -> Iterator[tuple[RunBurst, BurstResult]]:
+        """Run bursts on one shape in order; yields what was asked, and the answer.
 
         Args:
             loaded: the candidate.
+            shape: on which to launch it.
             baseline_ns: a launch of the baseline, from which deadlines follow.
-            placed: all on the same shape.
+            bursts: in this order.
             expected: compared on the device where it can.
             read_telemetry: whether to read the device's state after the last burst.
         """
-        shape, _ = placed[0].key
-        poisons = [None if one.burst.keep_outputs else self._poison() for one in placed]
-        results = self._server.run_bursts(
-            [
-                self._request(
-                    loaded,
-                    one,
-                    poison,
-                    baseline_ns,
-                    {} if self._device.is_cpu or one.burst.inspect is None else expected,
-                    read_telemetry=read_telemetry and one is placed[-1],
-                )
-                for one, poison in zip(placed, poisons, strict=True)
-            ],
-            loaded.slowest_ns.get(shape, 0.0),
-            apart=self._device.is_cpu,
-        )
-        for one, poison, seen in zip(placed, poisons, results, strict=True):
+        requests = [
+            self._request(
+                loaded,
+                shape,
+                burst,
+                baseline_ns,
+                {} if self._device.is_cpu or burst.inspect is None else expected,
+                read_telemetry=read_telemetry and burst is bursts[-1],
+            )
+            for burst in bursts
+        ]
+        slowest_ns = loaded.slowest_ns.get(shape, 0.0)
+        results = self._server.run_bursts(requests, slowest_ns, apart=self._device.is_cpu)
+        for burst, request, seen in zip(bursts, requests, results, strict=True):
             if read_telemetry:
                 self.vitals = seen.vitals
-            loaded.record(shape, one.burst, seen.times, seen.wall_ns)
-            yield CompletedBurst(one.burst, poison, seen.times, seen.inspection)
+            loaded.record(shape, burst, seen.times, seen.wall_ns)
+            yield request, seen
 
     def repeat(
         self,
         loaded: LoadedCandidate,
+        shape: int,
         baseline_ns: float,
-        placed: PlacedBurst,
+        burst: Burst,
         settle: float,
         seconds: float,
     ) -> tuple[EnergyReading, ...]:
@@ -190,45 +171,47 @@ class Launcher:
         Raises:
             EnvironmentProblem: it has none.
         """
-        request = self._request(loaded, placed, self._poison(), baseline_ns, {})
-        slowest_ns = loaded.slowest_ns.get(placed.key[0], 0.0)
+        request = self._request(loaded, shape, burst, baseline_ns, {})
+        slowest_ns = loaded.slowest_ns.get(shape, 0.0)
         found = self._server.measure_energy(request, settle, seconds, slowest_ns)
         self.vitals = found.vitals
         return found.readings
 
-    def run_ahead(self, loaded: LoadedCandidate, baseline_ns: float, placed: PlacedBurst) -> None:
+    def run_ahead(
+        self, loaded: LoadedCandidate, shape: int, baseline_ns: float, burst: Burst
+    ) -> None:
         """Run a burst that is not inspected; on a GPU along with the next one, to save an answer.
 
         A failure then comes with that.
         """
         if self._device.is_cpu:
-            deque(self.run(loaded, baseline_ns, [placed], {}), maxlen=0)
+            deque(self.run(loaded, shape, baseline_ns, [burst], {}), maxlen=0)
             return
-        poison = None if placed.burst.keep_outputs else self._poison()
-        request = self._request(loaded, placed, poison, baseline_ns, {})
-        self._server.launch_ahead(request, loaded.slowest_ns.get(placed.key[0], 0.0))
+        request = self._request(loaded, shape, burst, baseline_ns, {})
+        self._server.launch_ahead(request, loaded.slowest_ns.get(shape, 0.0))
 
     def _request(
         self,
         loaded: LoadedCandidate,
-        one: PlacedBurst,
-        poison: int | None,
+        shape: int,
+        burst: Burst,
         baseline_ns: float,
         expected: Mapping[str, Expected],
         *,
         read_telemetry: bool = False,
     ) -> RunBurst:
+        key = shape, burst.exact
         return RunBurst(
-            launchable=self._bound(loaded, one.key),
-            order=one.burst.order,
-            poison=poison,
-            deadline=self._deadline(loaded, one.key[0], baseline_ns),
-            inspect=one.burst.inspect,
+            launchable=self._bound(loaded, key),
+            order=burst.order,
+            poison=None if burst.keep_outputs else self._poison(),
+            deadline=self._deadline(loaded, shape, baseline_ns),
+            inspect=burst.inspect,
             expected=expected,
             read_telemetry=read_telemetry,
-            idle=one.burst.idle,
-            decoy_sets=() if poison is None else self._decoy(one),
-            late=one.burst.late,
+            idle=burst.idle,
+            decoy_sets=() if burst.keep_outputs else self._decoy(key, burst),
+            late=burst.late,
         )
 
     def _bound(self, loaded: LoadedCandidate, key: StagingKey) -> int:
@@ -258,9 +241,9 @@ class Launcher:
         bytes_ = _POISONS[self._ordinary]
         return bytes_[pick(len(bytes_), self._rng)]
 
-    def _decoy(self, one: PlacedBurst) -> tuple[int, ...]:
+    def _decoy(self, key: StagingKey, burst: Burst) -> tuple[int, ...]:
         """A decoy buffer set, where a kernel could read which sets are restored beside its own."""
-        unused = set(range(self._shapes[one.key].sets)).difference(one.burst.order)
-        if not self._device.is_cpu or not unused or one.burst.idle:
+        unused = set(range(self._shapes[key].sets)).difference(burst.order)
+        if not self._device.is_cpu or not unused or burst.idle:
             return ()
         return (sorted(unused)[pick(len(unused), self._rng)],)

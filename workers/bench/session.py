@@ -24,10 +24,11 @@ from tuner.telemetry import Vitals
 from workers.bench.bursts import Burst, another_burst, pick, plan_bursts, random_order
 from workers.bench.deadlines import Deadlines
 from workers.bench.energy import millijoules_per_launch
-from workers.bench.launcher import CompletedBurst, Launcher, LoadedCandidate, PlacedBurst
+from workers.bench.launcher import Launcher, LoadedCandidate
+from workers.bench.protocol import RunBurst
 from workers.bench.staged_shapes import StagedShapes, StagingKey
 from workers.bench.stopping import least_bursts, precise_enough, surely_slower
-from workers.bench.supervisor import Supervisor
+from workers.bench.supervisor import BurstResult, Supervisor
 from workers.comparison import Expected
 from workers.devices.port import Rotation
 from workers.integrity.launch_checks import (
@@ -137,12 +138,11 @@ class BenchSession:
                 self._launch_unchecked(loaded, key, baseline_ns, target)
             self._shapes.ensure(key, case.contents)
             order = target * case.launches
-            bursts = [Burst(order, inspect=target[0], keep_outputs=asked.keep_outputs)]
+            plain = Burst(order, inspect=target[0], keep_outputs=asked.keep_outputs, exact=exact)
+            bursts = [plain]
             if case.launches == 1 and not asked.keep_outputs:
-                late = loaded.late_writes(case.shape)
-                bursts += [Burst(target, inspect=target[0], late=write) for write in late]
-            placed = [PlacedBurst(key, burst) for burst in bursts]
-            deque(self._checked(loaded, baseline_ns, asked, placed), maxlen=0)
+                bursts += [replace(plain, late=late) for late in loaded.late_writes(case.shape)]
+            deque(self._checked(loaded, baseline_ns, asked, bursts), maxlen=0)
 
     def check_repeatedly(
         self, loaded: LoadedCandidate, case: VerificationCase, baseline_ns: float, repeats: int
@@ -151,16 +151,16 @@ class BenchSession:
         key = case.shape, False
         self._shapes.ensure(key, case.contents)
         targets = itertools.islice(self._shapes[key].order, repeats)
-        placed = [PlacedBurst(key, Burst((target,), inspect=target)) for target in targets]
-        deque(self._checked(loaded, baseline_ns, case, placed), maxlen=0)
+        bursts = [Burst((target,), inspect=target) for target in targets]
+        deque(self._checked(loaded, baseline_ns, case, bursts), maxlen=0)
 
     def time_single_launch(
         self, loaded: LoadedCandidate, case: VerificationCase, baseline_ns: float
     ) -> float:
         """Nanoseconds of one checked launch on a case's inputs."""
-        one = self._single(loaded, case.shape, case.contents, baseline_ns, case.expected)
-        self._check(case, one)
-        return one.times[0]
+        asked, seen = self._single(loaded, case.shape, case.contents, baseline_ns, case.expected)
+        self._check(case, asked, seen)
+        return seen.times[0]
 
     def time_on_new_inputs(
         self,
@@ -174,12 +174,13 @@ class BenchSession:
 
         The baseline runs second, so that its answer is in no memory before.
         """
-        one, other = (
+        (asked, seen), (_, other) = (
             self._single(each, like.shape, contents, baseline_ns, {}) for each in (loaded, baseline)
         )
         assert other.inspection is not None
-        self._check(agreeing(like, contents, other.inspection, self._named(like.shape)), one)
-        return FirstLaunch(one.times[0], other.times[0])
+        wanted = agreeing(like, contents, other.inspection, self._named(like.shape))
+        self._check(wanted, asked, seen)
+        return FirstLaunch(seen.times[0], other.times[0])
 
     def single_launch_overhead_ns(
         self, baseline: LoadedCandidate, case: VerificationCase, baseline_ns: float
@@ -213,12 +214,12 @@ class BenchSession:
             cutoff_ns: slower times need not be known.
             check: whether to check one launch on exactly aligned buffers first, in the same go.
         """
-        before: list[PlacedBurst] = []
+        before: list[Burst] = []
         if check:
             key = case.shape, True
             target = self._next_set(loaded, key, case.contents, baseline_ns)
             self._shapes.ensure(key, case.contents)
-            before.append(PlacedBurst(key, Burst((target,), inspect=target)))
+            before.append(Burst((target,), inspect=target, exact=True))
         self._shapes.ensure((case.shape, False), case.contents)
         for _ in range(_TAKES):
             samples = self._take(loaded, case, cache, measure, baseline_ns, cutoff_ns, before)
@@ -251,13 +252,11 @@ class BenchSession:
         Raises:
             EnvironmentProblem: the device has no energy counter, or others use it all the time.
         """
-        key = case.shape, False
-        self._shapes.ensure(key, case.contents)
+        self._shapes.ensure((case.shape, False), case.contents)
         _, order = self._order(loaded, case.shape, cache, measure)
-        placed = PlacedBurst(key, Burst(order))
         for _ in range(_TAKES):
             readings = self._launcher.repeat(
-                loaded, timed_ns, placed, SETTLE_SECONDS, ENERGY_SECONDS
+                loaded, case.shape, timed_ns, Burst(order), SETTLE_SECONDS, ENERGY_SECONDS
             )
             vitals = self.vitals
             if vitals is None or not (vitals.throttled or vitals.others):
@@ -291,26 +290,24 @@ class BenchSession:
         measure: Measure,
         baseline_ns: float,
         cutoff_ns: float,
-        before: Sequence[PlacedBurst],
+        before: Sequence[Burst],
     ) -> list[float]:
-        key = case.shape, False
         rotation, order = self._order(loaded, case.shape, cache, measure)
-        self._shapes[key].order = itertools.cycle(order)
+        self._shapes[case.shape, False].order = itertools.cycle(order)
         late = loaded.late_writes(case.shape)
-        ahead = plan_bursts(rotation, order, self._rng, late=late)
+        planned = plan_bursts(rotation, order, self._rng, late=late)
         samples: list[float] = []
         raced: list[tuple[float, int]] = []
 
-        def run(placed: Sequence[PlacedBurst]) -> None:
-            found = self._checked(loaded, baseline_ns, case, placed, read_telemetry=True)
-            for burst, times in zip((one.burst for one in placed), found, strict=True):
+        def run(bursts: Sequence[Burst]) -> None:
+            found = self._checked(loaded, baseline_ns, case, bursts, read_telemetry=True)
+            for burst, times in zip(bursts, found, strict=True):
                 samples.extend(times if burst.timed else ())
                 raced.extend([(min(times), len(burst.order))] if burst.raced else ())
 
-        planned = [PlacedBurst(key, burst) for burst in ahead]
         first = len(planned)
         if math.isfinite(cutoff_ns):
-            first = least_bursts([len(burst.order) if burst.raced else 0 for burst in ahead])
+            first = least_bursts([len(burst.order) if burst.raced else 0 for burst in planned])
         run([*before, *planned[:first]])
         if surely_slower(raced, cutoff_ns, cpu=self._device.is_cpu):
             return samples or [raced[-1][0]]
@@ -318,7 +315,7 @@ class BenchSession:
             run(planned[first:])
         launches = rotation.bursts * len(order)
         while launches < measure.at_most and not precise_enough(samples, measure.until):
-            run([PlacedBurst(key, another_burst(order, self._rng))])
+            run([another_burst(order, self._rng)])
             launches += len(order)
         self._bounds.refuse(case.shape, cache, rotation, statistics.median(samples))
         return samples
@@ -350,7 +347,7 @@ class BenchSession:
         contents: Contents,
         baseline_ns: float,
         expected: Mapping[str, Expected],
-    ) -> CompletedBurst:
+    ) -> tuple[RunBurst, BurstResult]:
         """One launch on these contents, inspected.
 
         The contents are written twice, so that the second write reads from the page cache.
@@ -359,41 +356,41 @@ class BenchSession:
         target = self._next_set(loaded, key, None, baseline_ns)
         self._shapes.refill(key, contents)
         self._shapes.refill(key, contents)
-        placed = [PlacedBurst(key, Burst((target,), inspect=target))]
-        (one,) = self._launcher.run(loaded, baseline_ns, placed, expected)
+        burst = Burst((target,), inspect=target)
+        (one,) = self._launcher.run(loaded, shape, baseline_ns, [burst], expected)
         return one
 
     def _launch_unchecked(
         self, loaded: LoadedCandidate, key: StagingKey, baseline_ns: float, order: tuple[int, ...]
     ) -> None:
-        self._launcher.run_ahead(loaded, baseline_ns, PlacedBurst(key, Burst(order)))
+        self._launcher.run_ahead(loaded, key[0], baseline_ns, Burst(order, exact=key[1]))
 
     def _checked(
         self,
         loaded: LoadedCandidate,
         baseline_ns: float,
         case: VerificationCase,
-        placed: Sequence[PlacedBurst],
+        bursts: Sequence[Burst],
         *,
         read_telemetry: bool = False,
     ) -> Iterator[tuple[float, ...]]:
         """Run bursts in order and check each that was inspected; yields their times."""
         completed = self._launcher.run(
-            loaded, baseline_ns, placed, case.expected, read_telemetry=read_telemetry
+            loaded, case.shape, baseline_ns, bursts, case.expected, read_telemetry=read_telemetry
         )
-        for planned in placed:
-            with naming_early_starts(late=planned.burst.late is not None):
-                one = next(completed)
-                self._check(case, one)
-            yield one.times
+        for burst in bursts:
+            with naming_early_starts(late=burst.late is not None):
+                asked, seen = next(completed)
+                self._check(case, asked, seen)
+            yield seen.times
 
-    def _check(self, case: VerificationCase, one: CompletedBurst) -> None:
-        if one.inspection is None:
+    def _check(self, case: VerificationCase, asked: RunBurst, seen: BurstResult) -> None:
+        if seen.inspection is None:
             return
-        if one.burst.inspect is None:
-            check_memory(case, one.inspection)
+        if asked.inspect is None:
+            check_memory(case, seen.inspection)
         else:
-            check(case, one.inspection, self._named(case.shape), one.poison)
+            check(case, seen.inspection, self._named(case.shape), asked.poison)
 
     def _named(self, shape: int) -> dict[str, ResolvedArgument]:
         return {argument.name: argument for argument in self._arguments[shape]}
