@@ -68,6 +68,6 @@ def static_profile(candidate: Candidate, device: Device) -> StaticProfile:
                 return StaticProfile(usage=usage)
             shared = (usage.static_shared_bytes or 0) + step.shared_bytes
             threads = math.prod(step.block)
-            fraction = occupancy(device, threads, usage.registers, shared).fraction
+            fraction = occupancy(device, threads, usage.registers, shared)
             return StaticProfile(usage=usage, occupancy=fraction)
     return UNKNOWN

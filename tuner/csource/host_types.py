@@ -9,19 +9,8 @@ from tuner.csource.kernels import element_type
 MAX_STEPS = 6
 """Names that stand for names, followed in a row."""
 
-ITEM_BYTES = {
-    name: size
-    for size, names in {
-        1: "bool char int8_t uint8_t uchar int8 uint8 float8_e4m3 float8_e5m2",
-        2: "short half __half __nv_bfloat16 nv_bfloat16 int16_t uint16_t ushort float16 bfloat16"
-        " int16 uint16",
-        4: "int unsigned uint float int32_t uint32_t float32 int32 uint32",
-        8: "long size_t double int64_t uint64_t float2 float64 int64 uint64",
-        16: "float4 int4 uint4 double2",
-    }.items()
-    for name in names.split()
-}
-"""Sizes of types by name: of C++, CUDA, and this program's dtypes."""
+_DTYPE = re.compile(r"(?:u?int|b?float)(?:8|16|32|64)(?:_e\dm\d)?")
+"""A dtype of this program: ``float16`` is a half here, not the vector of OpenCL."""
 
 _CONDITION = re.compile(r"^[ \t]*#[ \t]*(if|ifdef|ifndef|elif|else|endif)\b([^\n]*)", re.MULTILINE)
 
@@ -53,6 +42,15 @@ def resolved_type(
         if type_ != name:
             return resolved_type(program, type_, types, steps - 1)
     return None, 1
+
+
+def type_bytes(program: HostProgram, name: str, types: Mapping[str, str]) -> int | None:
+    """The size of a type by its name in C++ or CUDA, or of a dtype; ``None`` if it is unknown."""
+    known = _DTYPE.fullmatch(name)
+    dtype, lanes = (name, 1) if known else resolved_type(program, name, types)
+    if dtype is None or dtype == "bool":
+        return 1 if dtype else None
+    return lanes * int(re.findall(r"\d+", dtype)[0]) // 8
 
 
 def class_bindings(program: HostProgram, name: str) -> Mapping[str, str]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tuner.csource import host_locals
 from tuner.csource.arithmetic import Polynomial, applied, ceil_div, remainder
 from tuner.csource.host_program import Function, HostProgram, bound, called, split
-from tuner.csource.host_types import ITEM_BYTES, class_bindings, resolved_type
+from tuner.csource.host_types import class_bindings, type_bytes
 from tuner.csource.number_literals import whole_number
 from tuner.csource.tree import Tree, parse_expression
 
@@ -258,11 +258,8 @@ class _Evaluator:
 
     def _size(self, type_: str) -> Polynomial | None:
         type_ = self._scope.types.get(type_, type_).rpartition("::")[2]
-        if type_ not in ITEM_BYTES:
-            dtype, lanes = resolved_type(self._scope.program, type_, self._scope.types)
-            size = ITEM_BYTES.get(dtype or "")
-            return Polynomial.number(size * lanes) if size else None
-        return Polynomial.number(ITEM_BYTES[type_])
+        size = type_bytes(self._scope.program, type_, self._scope.types)
+        return None if size is None else Polynomial.number(size)
 
     def _member(self, class_: str, name: str) -> Polynomial | None:
         """A constant of a class; of an instance, with the template's arguments in place."""

@@ -4,7 +4,7 @@ Allocating and filling buffers is up to the workers.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -260,6 +260,19 @@ def _fill(fill: Fill, symbols: Mapping[str, Value]) -> ResolvedFill:
     if lo > hi:
         raise SpecError(f"integers: the lowest value, {lo}, is above the highest, {hi}")
     return IntegerRange(lo=lo, hi=hi)
+
+
+def passed_numbers(
+    argument: Argument, symbols: Mapping[str, Value]
+) -> Iterator[tuple[str, int, Number]]:
+    """Type, offset in bytes and value of each number that an argument passes by value."""
+    if argument.kind == "scalar" and argument.value is not None:
+        yield str(symbols.get(argument.dtype, argument.dtype)), 0, argument.value
+    elif argument.kind == "struct":
+        laid_out = resolve_argument(argument, symbols).fields
+        for given, field in zip(argument.fields, laid_out, strict=True):
+            for place, value in enumerate(given.value):
+                yield field.dtype, field.offset + place * item_bytes(field.dtype), value
 
 
 def _resolved_struct(argument: Argument, symbols: Mapping[str, Value]) -> ResolvedArgument:

@@ -9,11 +9,12 @@ from collections.abc import Iterator, Set
 from dataclasses import dataclass, replace
 
 from tuner.errors import SpecError
-from tuner.experiment.arguments import item_bytes, kernel_arguments, type_name
+from tuner.experiment.arguments import kernel_arguments, passed_numbers, type_name
 from tuner.experiment.contents import Number
 from tuner.experiment.model import Argument, Experiment, Launch
 from tuner.expressions import Expression
 from tuner.expressions.inverse import solve
+from tuner.plan import Shape
 
 GRID, BLOCK, SHARED, STREAM = "kw_grid", "kw_block", "kw_shared", "kw_stream"
 CONFIGURATION = f"dim3 {GRID}, dim3 {BLOCK}, size_t {SHARED}, cudaStream_t {STREAM}"
@@ -31,6 +32,7 @@ class OriginalLaunch:
         launch: its grid, block and shared memory.
         entry: the kernel, with symbols in braces.
         arguments: what it passes, in order.
+        numbers: each number that is passed by value: C type, value in the spec, and C for it.
         entry_symbols: the symbols in ``entry``.
         values: C for each symbol that follows from a launch, in order of dependence. It reads
             arguments as :func:`c_name` has them, the variables above, and symbols as ``s->NAME``.
@@ -40,22 +42,14 @@ class OriginalLaunch:
     launch: Launch
     entry: str
     arguments: tuple[Argument, ...]
+    numbers: tuple[tuple[str, Number, str], ...]
     entry_symbols: tuple[str, ...]
     values: dict[str, str]
     missing: tuple[str, ...]
 
-    def numbers(self) -> Iterator[tuple[str, str, Number, str]]:
-        """Each number that is passed by value: name, C type, value in the spec, and C for it."""
-        for argument in self.arguments:
-            if argument.kind == "struct":
-                yield from _struct_numbers(argument)
-            elif argument.kind == "scalar" and argument.value is not None:
-                type_ = type_name(argument.dtype, "cuda")
-                yield argument.name, type_, argument.value, c_name(argument.name)
-
     def equations(self) -> Iterator[tuple[Expression, str]]:
         """Integer expressions over the symbols, and C for the value that a launch has for each."""
-        for _, _, value, given in self.numbers():
+        for _, value, given in self.numbers:
             if isinstance(value, Expression):
                 yield value, f"(long long){given}"
         for variable, extents in ((GRID, self.launch.grid), (BLOCK, self.launch.block)):
@@ -64,18 +58,11 @@ class OriginalLaunch:
         yield self.launch.shared_bytes, f"(long long){SHARED}"
 
 
-def _struct_numbers(argument: Argument) -> Iterator[tuple[str, str, Number, str]]:
-    """The numbers in the fields of a struct, laid out as in C."""
-    end = 0
-    for field in argument.fields:
-        item = item_bytes(field.dtype)
-        align = field.align or item
-        end = -(-end // align) * align
-        for value in field.value:
-            type_ = type_name(field.dtype, "cuda")
-            given = f"number_at<{type_}>({c_name(argument.name)}, {end})"
-            yield f"{argument.name}.{field.name}", type_, value, given
-            end += item
+def _numbers(argument: Argument, symbols: Shape) -> Iterator[tuple[str, Number, str]]:
+    for dtype, offset, value in passed_numbers(argument, symbols):
+        type_, given = type_name(dtype, "cuda"), c_name(argument.name)
+        struct = argument.kind == "struct"
+        yield type_, value, f"number_at<{type_}>({given}, {offset})" if struct else given
 
 
 def c_name(name: str) -> str:
@@ -117,17 +104,19 @@ def original_launch(experiment: Experiment) -> OriginalLaunch:
         )
     by_name = {argument.name: argument for argument in experiment.arguments}
     entry = launch.entry or experiment.kernel.entry
+    arguments = tuple(by_name[name] for name in passed)
+    symbols = experiment.shapes.tune[0].symbols
     found = OriginalLaunch(
         launch=launch,
         entry=entry,
-        arguments=tuple(by_name[name] for name in passed),
+        arguments=arguments,
+        numbers=tuple(number for one in arguments for number in _numbers(one, symbols)),
         entry_symbols=tuple(dict.fromkeys(PLACEHOLDER.findall(entry))),
         values={},
         missing=(),
     )
     values = dict.fromkeys(_only_types(experiment) - set(found.entry_symbols), "0")
     values |= _determined(list(found.equations()), {*found.entry_symbols, *values})
-    symbols = experiment.shapes.tune[0].symbols
     missing = tuple(n for n in symbols if n not in values and n not in found.entry_symbols)
     return replace(found, values=values, missing=missing)
 

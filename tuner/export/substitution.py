@@ -12,8 +12,8 @@ from typing import Literal
 
 from tuner.candidate import BASELINE
 from tuner.errors import SpecError
-from tuner.experiment.arguments import item_bytes, kernel_arguments, passed_bytes, resolve_argument
-from tuner.experiment.contents import Compare, Number, Ulp, Unordered
+from tuner.experiment.arguments import item_bytes, kernel_arguments, passed_bytes, passed_numbers
+from tuner.experiment.contents import Compare, Ulp, Unordered
 from tuner.experiment.model import Argument, CompilerFlag, Launch, ShapeBinding
 from tuner.experiment.tolerances import default_tolerance
 from tuner.export.bundle import Export
@@ -187,7 +187,8 @@ class _RuleMaker:
     def _sources(self) -> Iterator[tuple[Source, Expression]]:
         """Every number of a launch that the spec gives an expression."""
         for index, name in enumerate(self._parameters):
-            for dtype, at, value in self._numbers(self._arguments[name]):
+            symbols = self._bindings[0].symbols
+            for dtype, at, value in passed_numbers(self._arguments[name], symbols):
                 if isinstance(value, Expression) and ("int" in dtype or dtype == "bool"):
                     source = Source(
                         kind="parameter",
@@ -203,17 +204,6 @@ class _RuleMaker:
         for axis, expression in enumerate([*self._launch.block, one, one][:3]):
             yield Source(kind="block", index=axis), expression
         yield Source(kind="shared", index=0), self._launch.shared_bytes
-
-    def _numbers(self, argument: Argument) -> Iterator[tuple[str, int, Number | None]]:
-        """Type, offset and value of each number that is passed by value."""
-        if argument.kind == "scalar":
-            yield self._dtype(argument), 0, argument.value
-        elif argument.kind == "struct":
-            laid_out = resolve_argument(argument, self._bindings[0].symbols).fields
-            for given, resolved in zip(argument.fields, laid_out, strict=True):
-                for place, value in enumerate(given.value):
-                    at = resolved.offset + place * item_bytes(resolved.dtype)
-                    yield resolved.dtype, at, value
 
     def _symbol(self, name: str) -> SymbolSource:
         for source, expression in self._sources():

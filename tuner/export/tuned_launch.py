@@ -240,7 +240,7 @@ class TunedLaunch:
                 yield self._equal(value, [self.code.c(expression, t) for t in self.code.types])
         for variable, extents in ((GRID, original.launch.grid), (BLOCK, original.launch.block)):
             yield from (f"{variable}.{axis} == 1" for axis in "xyz"[len(extents) :])
-        for _, type_, number, given in original.numbers():
+        for type_, number, given in original.numbers:
             if isinstance(number, float):
                 yield f"{given} == ({type_}){number!r}"
             elif isinstance(number, RealExpression):

@@ -4,6 +4,7 @@ Owns no drawing: :mod:`tuner.report.svg` draws them for the page, :mod:`tuner.re
 matplotlib for papers. ``name`` is the file name of a figure without its ending.
 """
 
+import math
 from dataclasses import dataclass
 
 
@@ -111,12 +112,12 @@ class Schedule:
 Figure = Bars | Lines | Grid | Schedule
 
 
-def ticks(low: float, high: float, count: int = 5) -> list[float]:
-    """About ``count`` round numbers from ``low`` to ``high``."""
+def ticks(low: float, high: float) -> list[float]:
+    """About five round numbers from ``low`` to ``high``."""
     if not high > low:
         return [low]
-    exact = (high - low) / count
-    power = 10.0 ** _floor_log10(exact)
+    exact = (high - low) / 5
+    power = 10.0 ** math.floor(math.log10(exact))
     step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= exact * 0.999)
     first = int(-(-low // step))
     found = []
@@ -124,7 +125,3 @@ def ticks(low: float, high: float, count: int = 5) -> list[float]:
         found.append(tick)
         first += 1
     return found
-
-
-def _floor_log10(value: float) -> int:
-    return int(f"{value:e}".partition("e")[2])

@@ -122,7 +122,7 @@ def _lines(figure: Lines) -> tuple[float, list[str]]:
             parts.append(f'<path class="line s{number}" d="{path}H{right:.1f}"/>')
     parts.append(f'<path class="axis" d="M{left} {top}V{bottom}H{right}"/>')
     parts.append(_text((left + right) / 2, bottom + 31, figure.x_axis, "muted", "middle"))
-    parts.append(_turned(12, (top + bottom) / 2, figure.y_axis))
+    parts.append(_turned((top + bottom) / 2, figure.y_axis))
     return bottom + 38, parts
 
 
@@ -159,7 +159,7 @@ def _grid(figure: Grid) -> tuple[float, list[str]]:
             parts.append(_text(left + (x + 0.5) * width, top + 17, f"{cell:.2f}", "cell", "middle"))
     bottom = 20 + len(figure.rows) * height
     parts.append(_text((left + WIDTH) / 2, bottom + 16, figure.x_axis, "muted", "middle"))
-    parts.append(_turned(12, (20 + bottom) / 2, figure.y_axis))
+    parts.append(_turned((20 + bottom) / 2, figure.y_axis))
     return bottom + 24, parts
 
 
@@ -219,10 +219,10 @@ def _text(
     return f'<text{kind} x="{x:.1f}" y="{y:.1f}"{side}>{whole}{escape(text)}</text>'
 
 
-def _turned(x: float, y: float, text: str) -> str:
+def _turned(y: float, text: str) -> str:
     return (
         f'<text class="muted" text-anchor="middle" '
-        f'transform="translate({x:.1f} {y:.1f}) rotate(-90)">{escape(text)}</text>'
+        f'transform="translate(12.0 {y:.1f}) rotate(-90)">{escape(text)}</text>'
     )
 
 

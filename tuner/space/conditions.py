@@ -26,22 +26,11 @@ class Condition:
     requirement: Requirement
     device: Device | None = None
 
-    @property
-    def label(self) -> str:
-        """What it is, for people."""
-        return self.requirement.label
-
-    @property
-    def names(self) -> frozenset[str]:
-        """The parameters and symbols that it reads."""
-        return self.requirement.names
-
-    def holds(self, columns: Columns, length: int) -> Bools:
-        """Which of ``length`` points meet it; agrees with :func:`tuner.space.lower.violation`."""
-        return self.test(columns, length)[0]
-
     def test(self, columns: Columns, length: int) -> tuple[Bools, Bools]:
-        """Which of ``length`` points meet it, and at which it can be evaluated."""
+        """Which of ``length`` points meet it, and at which it can be evaluated.
+
+        The former agrees with :func:`tuner.space.lower.violation`.
+        """
         required = self.requirement
         defined: Bools = np.ones(length, np.bool_)
         fits: Bools = np.ones(length, np.bool_)

@@ -107,7 +107,7 @@ def _binding_order(
 ) -> tuple[str, ...]:
     """The order of parameters: repeatedly complete the condition with the smallest product."""
     order: dict[str, None] = {}
-    waiting = [condition.names & parameters.keys() for condition in conditions]
+    waiting = [condition.requirement.names & parameters.keys() for condition in conditions]
     while waiting := [names for names in waiting if not names <= order.keys()]:
         cheapest = min(
             waiting, key=lambda names: math.prod(len(parameters[n]) for n in names - order.keys())
@@ -124,8 +124,8 @@ def _test(
     length: int,
 ) -> tuple[Bools, Bools]:
     """Where a condition holds for columns of values, and is defined, both points × shapes."""
-    read = {name: column for name, column in columns.items() if name in condition.names}
-    if condition.names <= read.keys():
+    read = {name: column for name, column in columns.items() if name in condition.requirement.names}
+    if condition.requirement.names <= read.keys():
         holds, defined = (
             np.repeat(found[:, None], len(shapes), axis=1) for found in condition.test(read, length)
         )
@@ -155,8 +155,8 @@ class _Walk:
         position = {name: depth for depth, name in enumerate(self.order, start=1)}
         self._due = [[] for _ in range(len(self.order) + 1)]
         for condition in self.conditions:
-            depth = max((position.get(name, 0) for name in condition.names), default=0)
-            self._due[depth].append((condition, Tally(condition.label)))
+            depth = max((position.get(name, 0) for name in condition.requirement.names), default=0)
+            self._due[depth].append((condition, Tally(condition.requirement.label)))
         for due in self._due:
             due.sort(key=lambda pair: self._varies(pair[0]))
         self.tallies = tuple(tally for due in self._due for _, tally in due)
@@ -252,7 +252,7 @@ class _Walk:
         return (rows, mask) if kept == len(rows) else (rows[alive], mask[alive])
 
     def _varies(self, condition: Condition) -> bool:
-        return not condition.names <= self.parameters.keys()
+        return not condition.requirement.names <= self.parameters.keys()
 
 
 def _distinct(random: np.random.Generator, size: int, most: int) -> npt.NDArray[np.intp]:

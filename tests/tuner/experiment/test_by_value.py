@@ -186,7 +186,7 @@ def test_a_draft_lays_vectors_of_three_out_as_the_language_does(
     found = [resolve_argument(struct, {"n": 8}) for struct in structs]
     assert [field.offset for field in found[0].fields] == offsets
     assert [struct.struct_bytes for struct in found] == sizes
-    exported = [given for *_, given in original_launch(experiment).numbers() if "(p_, " in given]
+    exported = [given for *_, given in original_launch(experiment).numbers if "(p_, " in given]
     for field, offset in zip(found[0].fields, offsets, strict=True):
         assert any(given.endswith(f"(p_, {offset})") for given in exported), field.name
 

@@ -70,7 +70,7 @@ def agree(requirement, symbols, device=DEVICE):
     ]
     columns = {name: np.array([point[name] for point in points]) for name in VALUES}
     condition = Condition(requirement, device)
-    held = condition.holds({**symbols, **columns}, len(points)).tolist()
+    held = condition.test({**symbols, **columns}, len(points))[0].tolist()
     reasons = [violation(requirement, {**symbols, **point}, device) for point in points]
     assert held == [reason is None for reason in reasons]
     assert all(reason.startswith(f"{requirement.subject}: ") for reason in reasons if reason)
