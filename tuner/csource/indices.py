@@ -23,8 +23,6 @@ _OWN_THREAD = re.compile(rf"{_CAST}(?:get_local_id\s*\(\s*0\s*\)|threadIdx\s*\.\
 _SHARED_ARRAY = re.compile(
     r"\b(?:__shared__|__local|local)\s+(?:\w+\s+)+(\w+)\s*\[\s*(\w+)\s*\]\s*;"
 )
-_SUBSCRIPTED = re.compile(r"(?<!&)\b(\w+)\s*\[")
-_WRITTEN = re.compile(r"(?:\s*\.\w+)?\s*(?:([-+*/%&|^]|<<|>>)?=(?!=)|(\+\+|--))")
 _REMAINDER = re.compile(r"(?:\w+|\([^()]*\))\s*%\s*(\w+)")
 _INDEX = re.compile(r"\b(\w+)\s*\[([^\[\];]*)\]")
 _NESTED = re.compile(r"\b(\w+)\s*\[((?:[^\[\];{}]|\[[^\[\];{}]*\])*)\]")
@@ -35,7 +33,6 @@ _MAX_DEPTH = 4
 """Calls of macros in an index that are expanded."""
 _MAX_INDEX = 400
 """Characters of an index or a macro; those of longer ones are not."""
-_ATOMIC = re.compile(r"\batomic\w*\s*\(\s*(?:\([^()]*\)\s*)?&?\s*(\w+)")
 _ASSIGNED = re.compile(r"\b(\w+)\s*=(?!=)\s*([^;,]*)")
 _COMPARED = re.compile(
     r"\b(\w+)\s*(?:<(?![^;{}]{0,500}\)\s*\{?\s*(?:return|continue|break)\b)|>=)\s*(\w+)\s*"
@@ -183,25 +180,6 @@ class Indices:
         return all(self._number(bound) != count for bound in re.findall(guard, self._code))
 
     @cached_property
-    def updated(self) -> frozenset[str]:
-        """Names of arrays an element of which is written, and read first, in the code's order."""
-        read: dict[str, int] = {}
-        written: dict[str, int] = {}
-        for found in _ATOMIC.finditer(self._code):
-            read.setdefault(found[1], found.start())
-            written.setdefault(found[1], found.start())
-        for name, start, end in _elements(self._code):
-            if not (sign := _WRITTEN.match(self._code, end)):
-                read[name] = min(start, read.get(name, start))
-                continue
-            if sign[1] or sign[2]:
-                read[name] = min(start, read.get(name, start))
-            # What stands right of the sign is read before.
-            at = max(self._code.find(";", end), start)
-            written[name] = min(at, written.get(name, at))
-        return frozenset(name for name, at in written.items() if read.get(name, at + 1) <= at)
-
-    @cached_property
     def used_as_index(self) -> dict[str, str]:
         """Names of arrays whose elements index another array, each with such an index.
 
@@ -248,11 +226,6 @@ class Indices:
             if (index := next(followed, None)) is not None:
                 found[array] = index
         return found
-
-    @property
-    def subscripted(self) -> frozenset[str]:
-        """Names of arrays that an index stands behind."""
-        return frozenset(name for name, _, _ in _elements(self._code))
 
     def certain(self, array: str) -> bool:
         """Whether no variable in an array's indices is compared with several bounds."""
@@ -327,16 +300,6 @@ class Indices:
     def _number(self, word: str) -> str:
         """What a macro stands for if that is one integer, else the word itself."""
         return self._integers.get(word, word)
-
-
-def _elements(code: str) -> Iterator[tuple[str, int, int]]:
-    """Each element of an array that stands in the code: its array, its begin and its end."""
-    for found in _SUBSCRIPTED.finditer(code):
-        at, depth = found.end(), 1
-        while at < len(code) and (depth or code[at] == "["):
-            depth += {"[": 1, "]": -1}.get(code[at], 0)
-            at += 1
-        yield found[1], found.start(), at
 
 
 def _single(pairs: Iterator[tuple[str, str]]) -> dict[str, str]:

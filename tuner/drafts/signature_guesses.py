@@ -15,7 +15,7 @@ from tuner.csource.indices import MAX_AXES, Axis, Indices
 from tuner.csource.kernels import KernelSource, Parameter, called_code, reachable_code
 from tuner.csource.tree import without_qualifiers
 from tuner.drafts.array_guesses import extents, size_of, use
-from tuner.drafts.guesses import ArgumentGuess, Confidence, Guess, SpecGuesses
+from tuner.drafts.guesses import ArgumentGuess, Guess, SpecGuesses, least
 from tuner.drafts.symbols import END, PER_SEGMENT, free_name, quoted
 from tuner.drafts.value_guesses import (
     aligned,
@@ -261,7 +261,7 @@ class SignatureGuesses:
             without_qualifiers(text, kernel.language)
             for text in (kernel.source, kernel.code(kernel.body))
         )
-        arrays = {p.name: 1 for p in self._parameters if p.pointer and p.lanes == 1}
+        arrays = {p.name: 1 for p in self._parameters if p.pointer}
         found: dict[str, list[Access]] = defaultdict(list)
         for access in accesses(HostProgram({"": source}), body, arrays, launched):
             found[access.array].append(access)
@@ -304,14 +304,14 @@ class SignatureGuesses:
         return ArgumentGuess(name=name, fields=fields, why=why, confidence="low")
 
     def _array(self, name: str, parameter: Parameter, *, known: bool) -> ArgumentGuess:
-        kind, why, sure = self._use(name, parameter)
+        kind, why, sure = use(parameter, self._accesses[name])
         dtype = parameter.type if known else (parameter.dtype or "uint8")
         if not (known or parameter.dtype):
             why += f"; the type '{parameter.type}' is not understood"
         *outer, last = self._extents(name)
         if parameter.lanes > 1:
             elements = traits_of(self.kernel.language).vector_elements(parameter.lanes)
-            last = f"{elements} * {last}"
+            last = f"{elements} * {last if last.isidentifier() else f'({last})'}"
             why += f"; in elements of {dtype}, {elements} to a {parameter.type}"
         shape = ", ".join(map(quoted, (*outer, last)))
         fields = {"kind": kind, "dtype": dtype, "shape": f"[{shape}]"}
@@ -319,16 +319,7 @@ class SignatureGuesses:
         why += aligned(fields, own, self._cast_align)
         offset, used = self.indices.offsets.get(name), self.indices.used_as_index.get(name)
         why += index_contents(fields, name, offset, used, self._held(name))
-        return ArgumentGuess(name=name, fields=fields, why=why, confidence=sure)
-
-    def _use(self, name: str, parameter: Parameter) -> tuple[str, str, Confidence]:
-        if parameter.const:
-            return "in", "const, so read", "medium"
-        if name not in self.indices.subscripted and self._accesses[name]:
-            return use(parameter, self._accesses[name])
-        if name in self.indices.updated:
-            return "inout", "updated in place, so read and written", "medium"
-        return "out", "not const, so written; 'inout' if also read", "low"
+        return ArgumentGuess(name=name, fields=fields, why=why, confidence=least(sure, "medium"))
 
 
 def _product(shape: Sequence[str]) -> Polynomial:
