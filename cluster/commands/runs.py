@@ -26,7 +26,7 @@ from cluster.runs.model_choice import (
     with_agents,
 )
 from cluster.runs.placement import Placement, PlaceOptions
-from cluster.runs.resuming import allow_seconds, interrupt_note, resume_command
+from cluster.runs.resuming import allow_seconds, interrupt_note, resume_command, resume_hint
 from cluster.runs.run_layout import STOP_FILE, new_name
 from cluster.runs.workplace import Running, Workplace, workplace
 from cluster.settings import Settings
@@ -134,8 +134,9 @@ def new_run(
                     copy_transcript(path, experiment, folder)
             with _reminding(guesses):
                 yield NewRun(folder, _start(place, folder, replace(where, fleet=None)), guesses)
-        except KernelwrightError:
-            _remove_if_empty(folder)
+        except KernelwrightError as error:
+            if not isinstance(error, RunInterrupted):  # which says how to continue it
+                _remove_if_empty(folder)
             raise
 
 
@@ -164,8 +165,8 @@ def resume(
 
 
 def _start(place: Workplace, folder: Path, where: Placement) -> Running:
-    """Start on a run directory; a signal meanwhile, while Ray starts, says how to continue."""
-    with interrupt_note(folder, where.words):
+    """Start on a run directory; where Ray dies or a signal comes meanwhile, say how to continue."""
+    with resume_hint(folder, where.words), interrupt_note(folder, where.words):
         return place.start(folder)
 
 

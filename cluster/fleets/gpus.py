@@ -18,6 +18,7 @@ from ray._private.state import available_resources_per_node
 
 from cluster.fleets.actors import PLACEMENT_SECONDS, ActorBench
 from cluster.fleets.claim import Claim, Share
+from cluster.fleets.head_calls import ask_head
 from cluster.fleets.holders import gpu_holders
 from cluster.fleets.local import target_remedy
 from cluster.fleets.slots import WorkerLost
@@ -94,12 +95,14 @@ async def take_gpus(backend: Backend, wanted: str | None, claim: Claim) -> Taken
     def unusable() -> set[str]:
         return {bench.node_id for bench in refused if bench.node_id}
 
-    def asking(gpus: int) -> list[ActorBench]:
+    async def asking(gpus: int) -> list[ActorBench]:
         labels = dict(group.labels)
         if bad := unusable():
             labels[NODE] = f"!in({','.join(sorted(bad))})"
         # Ray shows each actor its own GPU alone, so the index is always 0.
-        return [ActorBench(backend, 0, group.room, labels) for _ in range(gpus)]
+        return await ask_head(
+            lambda: [ActorBench(backend, 0, group.room, labels) for _ in range(gpus)]
+        )
 
     refused: dict[ActorBench, str] = {}
 
@@ -107,11 +110,11 @@ async def take_gpus(backend: Backend, wanted: str | None, claim: Claim) -> Taken
         group = await _settled(look, share)
         held = group.gpus - group.free
         if group.free >= share.least:
-            benches, bad = await placed(asking(share.most(group.free)))
+            benches, bad = await placed(await asking(share.most(group.free)))
         elif claim.waits:
             with claim.waiting():
                 benches, bad = await placed(
-                    asking(share.most(group.gpus)), partial(_tell, claim, held)
+                    await asking(share.most(group.gpus)), partial(_tell, claim, held)
                 )
         else:
             raise EnvironmentProblem(
@@ -209,7 +212,9 @@ async def _tell(claim: Claim, held: int) -> None:
 async def _settled(look: Callable[[], NodeGroup], share: Share) -> NodeGroup:
     """What is there, once as much is free as the run takes, or soon."""
     until = time.monotonic() + FREE_SECONDS
-    while (group := look()).free < share.most(group.gpus) and time.monotonic() < until:
+    while (group := await ask_head(look)).free < share.most(group.gpus):
+        if time.monotonic() >= until:
+            break
         await asyncio.sleep(_POLL_SECONDS)
     return group
 
@@ -283,7 +288,7 @@ def _words(refused: Mapping[ActorBench, str]) -> str:
 
 
 async def _devices(
-    benches: list[ActorBench], asking: Callable[[int], list[ActorBench]], free: int
+    benches: list[ActorBench], asking: Callable[[int], Awaitable[list[ActorBench]]], free: int
 ) -> tuple[dict[ActorBench, Device], dict[ActorBench, str]]:
     """Each bench's device, and why those that cannot be used cannot: another user works there.
 
@@ -307,7 +312,7 @@ async def _devices(
                 else:
                     raise answer
             untried = max(0, free - len(devices) - len(occupied))
-            benches, _ = await find_room(asking(min(missing, untried)))
+            benches, _ = await find_room(await asking(min(missing, untried)))
     except BaseException:
         await asyncio.gather(*(bench.close() for bench in {*benches, *devices, *occupied}))
         raise

@@ -4,9 +4,12 @@ Once the head is gone, such a call blocks its thread, and ends this process a mi
 """
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
+from pathlib import Path
 from typing import TypeVar
 
 from ray._private import worker
@@ -26,8 +29,20 @@ _NEEDED = ("gcs_server", "raylet")
 def ended_process() -> str:
     """Which needed process of the Ray that this process started has ended; empty if none."""
     node = worker._global_node  # noqa: SLF001  # Ray has no public way to ask
-    ended = [] if node is None else [kind for kind, _ in node.dead_processes()]
+    ended = _ended_children() if node is None else [kind for kind, _ in node.dead_processes()]
     return next((kind for kind in ended if kind in _NEEDED), "")
+
+
+def _ended_children() -> list[str]:
+    """The names of this process's children that have ended unnoticed, as while Ray starts."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            name, _, rest = stat.read_text(errors="replace").partition("(")[2].rpartition(")")
+            state, parent = rest.split()[:2]
+            if state == "Z" and int(parent) == os.getpid():
+                found.append(name)
+    return found
 
 
 async def ask_head(call: Callable[[], T]) -> T:

@@ -15,6 +15,7 @@ from cluster.fleets.actors import ActorBench, ActorCompiler, CompileActor, Owned
 from cluster.fleets.claim import Claim
 from cluster.fleets.elastic import ElasticFleet
 from cluster.fleets.gpus import NODE, placed, take_gpus
+from cluster.fleets.head_calls import ask_head
 from cluster.fleets.local import choose, compile_slots
 from cluster.fleets.pool import PooledFleet
 from tuner.backends.registry import traits_of
@@ -61,12 +62,13 @@ async def open_ray_fleet(
         "scheduling_strategy": NodeAffinitySchedulingStrategy(here, soft=False),
         "max_concurrency": slots + 1,
     }
-    actor = OwnedActor(CompileActor, beside, device, cache, slots)
+    actor = await ask_head(lambda: OwnedActor(CompileActor, beside, device, cache, slots))
     compilers = [ActorCompiler(actor, number) for number in range(slots)]
     try:
-        benches, _ = await placed(
-            [ActorBench(backend, index, {"CPU": 1}, {NODE: here}) for index in indices]
+        asked = await ask_head(
+            lambda: [ActorBench(backend, index, {"CPU": 1}, {NODE: here}) for index in indices]
         )
+        benches, _ = await placed(asked)
     except KernelwrightError:
         await actor.release()
         raise

@@ -6,11 +6,16 @@ one thread: Ray's processes end with the thread that started them.
 
 import threading
 from collections.abc import Iterator
-from concurrent.futures import Future, wait
+from concurrent.futures import Future, InvalidStateError, wait
 from contextlib import contextmanager, suppress
 
+from cluster.fleets.head_calls import ended_process
 from cluster.jobs.ray_driver import check_unused, connected
 from cluster.settings import Settings
+from tuner.errors import RunInterrupted
+
+POLL_SECONDS = 0.5
+"""Interval at which it is looked whether Ray starts, has died meanwhile, or has ended."""
 
 _ONE = threading.Lock()
 """Held while this process has a Ray: the next is started when the last has ended."""
@@ -28,15 +33,21 @@ class OwnRay:
     def __init__(self, settings: Settings) -> None:
         self._up: Future[None] = Future()
         self._left = threading.Event()
-        # No daemon: this process ends when Ray has ended.
-        self._thread = threading.Thread(target=self._hold, args=(settings,), name="ray")
+        self._ray = threading.Thread(target=self._hold, args=(settings,), name="ray", daemon=True)
+        self._watch = threading.Thread(target=self._keep, name="watch Ray")
 
     def start(self) -> None:
         """Begin to start it; does not wait."""
-        self._thread.start()
+        self._ray.start()
+        self._watch.start()
 
     def wait(self) -> None:
-        """Return once it is up; raises :class:`EnvironmentProblem` if it does not start."""
+        """Return once it is up.
+
+        Raises:
+            EnvironmentProblem: it does not start; :class:`RunInterrupted` where it died meanwhile.
+        """
+        self._wait()
         self._up.result()
 
     def leave(self) -> None:
@@ -45,17 +56,37 @@ class OwnRay:
         Ctrl-C does not shorten this: Ray cannot start without the token that its caller removes.
         """
         self._left.set()
-        while self._thread.is_alive() and not self._up.done():
+        while self._watch.is_alive() and not self._up.done():
             with suppress(KeyboardInterrupt):
-                wait([self._up])
+                self._wait()
+
+    def _wait(self) -> None:
+        # A signal just before a wait without an end is noticed at the end alone.
+        while not self._up.done():
+            wait([self._up], POLL_SECONDS)
 
     def _hold(self, settings: Settings) -> None:
-        try:
-            with _ONE, connected(settings):
-                self._up.set_result(None)
-                self._left.wait()
-        except BaseException as error:
-            self._up.set_exception(error)
+        with suppress(InvalidStateError):  # it was given up
+            try:
+                with _ONE, connected(settings):
+                    self._up.set_result(None)
+                    self._left.wait()
+            except BaseException as error:
+                self._up.set_exception(error)
+
+    def _keep(self) -> None:
+        """Keep this process until Ray has ended.
+
+        If a part of Ray dies while it starts, that is not waited for: Ray would try for a minute,
+        and then end this process.
+        """
+        while self._ray.is_alive():
+            self._ray.join(POLL_SECONDS)
+            if not self._up.done() and (ended := ended_process()):
+                problem = RunInterrupted(f"the Ray on this machine died: its process {ended} ended")
+                with suppress(InvalidStateError):
+                    self._up.set_exception(problem)
+                return
 
 
 @contextmanager

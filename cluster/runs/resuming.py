@@ -35,13 +35,14 @@ def interrupt_note(run: Path, options: Sequence[str] = ()) -> Iterator[None]:
 
 
 @contextmanager
-def resume_hint(run: Path) -> Iterator[None]:
+def resume_hint(run: Path, options: Sequence[str] = ()) -> Iterator[None]:
     """Add to a :class:`RunInterrupted` how to continue the run."""
     try:
         yield
     except RunInterrupted as interrupted:
         raise type(interrupted)(
-            f"{interrupted}; everything finished is kept; continue with: {resume_command(run)}"
+            f"{interrupted}; everything finished is kept; continue with: "
+            f"{resume_command(run, options)}"
         ) from interrupted
 
 

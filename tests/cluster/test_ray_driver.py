@@ -25,7 +25,7 @@ from tests.cluster import faults
 from tests.cluster.conftest import free_ports
 from tests.cluster.kernels import FAMILY, ROOT, SPEC, command, write_experiment
 from tests.cluster.test_network_models import DRAFT, SUGGESTION, fenced
-from tuner.errors import EnvironmentProblem
+from tuner.errors import EnvironmentProblem, RunInterrupted
 from tuner.experiment.load import load_experiment
 from tuner.run_directory import RunDirectory, RunView
 from tuner.trial import Measured
@@ -203,11 +203,11 @@ def test_a_second_interrupt_while_ray_starts_waits_until_it_has_started(monkeypa
         yield
         begun.append("ended")
 
-    def interrupted_once(futures):
+    def interrupted_once(futures, seconds):
         if not leaves.is_set():
             leaves.set()
             raise KeyboardInterrupt
-        concurrent.futures.wait(futures)
+        concurrent.futures.wait(futures, seconds)
 
     monkeypatch.setattr(own_ray, "connected", slow)
     monkeypatch.setattr(own_ray, "wait", interrupted_once)
@@ -215,6 +215,26 @@ def test_a_second_interrupt_while_ray_starts_waits_until_it_has_started(monkeypa
         raise KeyboardInterrupt
     assert begun[:1] == ["up"]
     faults.until(lambda: begun == ["up", "ended"])
+
+
+def test_a_ray_that_dies_while_it_starts_is_given_up(monkeypatch):
+    from cluster.jobs import own_ray
+
+    ends = threading.Event()
+
+    @contextmanager
+    def hanging(_settings):
+        assert ends.wait(faults.PATIENCE)
+        yield
+
+    monkeypatch.setattr(own_ray, "connected", hanging)
+    monkeypatch.setattr(own_ray, "ended_process", lambda: "gcs_server")
+    with (
+        pytest.raises(RunInterrupted, match="its process gcs_server ended"),
+        own_ray.started(Settings.read({})) as starting,
+    ):
+        starting.wait()
+    ends.set()
 
 
 @pytest.mark.parametrize("address", [None, "10.0.0.1:6379"])
