@@ -26,9 +26,9 @@ def begin(folder):
     return folder / "run"
 
 
-def follow(path, trial, leave_at=None):
+def follow(path, trial, leave_at=None, share=0.0):
     """Go on with a run whose trials take so long; return what its journal says then."""
-    durations = Durations(prepare=5 * trial, bench=trial, confirm=trial)
+    durations = Durations(prepare=5 * trial, bench=trial, confirm=trial, share=share)
 
     async def opener(_backend):
         return SimulatedFleet(
@@ -50,9 +50,9 @@ def follow(path, trial, leave_at=None):
     return History.of(view.experiment, view.entries())
 
 
-@pytest.mark.parametrize("trial", [1.0, 3.0])
-def test_a_search_ends_early_enough_for_its_confirmation(tmp_path, trial):
-    history = follow(begin(tmp_path), trial)
+@pytest.mark.parametrize(("trial", "share"), [(1.0, 0.0), (3.0, 0.0), (0.7, 3.0)])
+def test_a_search_ends_early_enough_for_its_confirmation(tmp_path, trial, share):
+    history = follow(begin(tmp_path), trial, share=share)
     assert history.finished
     assert history.ended == "seconds"
     assert len(history.confirmations) >= 3

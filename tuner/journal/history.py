@@ -311,11 +311,8 @@ class History:
     @property
     def failed_later(self) -> dict[int, Rejected]:
         """What failed after it had been measured, or confirmed in an earlier search, and how."""
-        later: list[ConfirmationSampled | WinnersExamined] = [
-            *self.confirmations,
-            *self.examinations,
-        ]
-        return {number: why for fact in later for number, why in fact.failed}
+        told = [*(c.failed for c in self.confirmations), *(e.failed for e in self.examinations)]
+        return {number: why for failed in told for number, why in failed}
 
     @property
     def rejected(self) -> int:

@@ -1,7 +1,20 @@
-"""How long a run has searched, and how long it has taken in all, from its journal."""
+"""How long a run has searched, has taken in all, and waits for its devices, from its journal."""
 
-from tuner.journal.facts import BaselinePrepared, Entry, EpochOpened, SearchEnded, TrialFinished
+from collections import deque
+
+from tuner.journal.facts import (
+    BaselinePrepared,
+    ConfirmationSampled,
+    Entry,
+    EpochOpened,
+    SearchEnded,
+    Span,
+    TrialFinished,
+)
 from tuner.trial import Rejected
+
+RECENT = 50
+"""The number of last trials, or other works of benches, that tell the pace."""
 
 
 class SearchClock:
@@ -22,15 +35,19 @@ class SearchClock:
         self.spent_searching: float | None = None
         self._opened: tuple[float, float] | None = None
         """When this process began on the run, and :attr:`spent` at that time."""
+        self._on_benches: deque[Span] = deque(maxlen=RECENT)
 
     def apply(self, entry: Entry) -> None:
         """Apply the next entry of the journal."""
         if isinstance(entry.fact, EpochOpened):
             self._opened = entry.t, self.spent
         self.spent = self.spent_until(entry.t)
+        if isinstance(entry.fact, BaselinePrepared | TrialFinished | ConfirmationSampled):
+            self._on_benches.extend([entry.fact.span] if entry.fact.span else [])
         match entry.fact:
             case EpochOpened():
                 self._began = None
+                self._on_benches.clear()
             case BaselinePrepared(result=result):
                 if not isinstance(result, Rejected):
                     self._began = entry.t, self.searched
@@ -56,3 +73,13 @@ class SearchClock:
             return self.spent
         opened, before = self._opened
         return before + t - opened
+
+    @property
+    def stretch(self) -> float:
+        """How many times as long benches took for their last works as without other processes.
+
+        Those used the devices meanwhile; 1 without any.
+        """
+        seconds = sum(span.seconds for span in self._on_benches)
+        used = seconds - sum(span.waited for span in self._on_benches)
+        return seconds / used if 0 < used < seconds else 1.0

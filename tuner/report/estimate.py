@@ -14,6 +14,7 @@ from tuner.experiment.model import Experiment, ShapeBinding
 from tuner.experiment.objective import TAKEN_SECONDS
 from tuner.experiment.odd_shapes import every_shape
 from tuner.journal.history import History
+from tuner.journal.search_clock import RECENT
 from tuner.results.screening import leading_at_most
 from tuner.results.statistics import FEWEST
 from tuner.trial import Measured
@@ -40,9 +41,6 @@ what the search has compiled for a processor is kept."""
 
 LAUNCH_SECONDS = 20e-6
 """Launch of a small kernel, with overhead."""
-
-RECENT = 50
-"""The number of last trials that tell the pace."""
 
 MOST_TIMES = 20.0
 """By which factor the pace of trials corrects an estimate at most."""
@@ -85,8 +83,10 @@ class Estimate:
         """How many times as long as estimated a run takes, on a busy machine; 1 on an idle one.
 
         By the quickest quarter of the last trials on benches: a busy machine slows those too, while
-        a first launch, which finds nothing loaded, is none of them. 1 before a few trials are in.
+        a first launch, which finds nothing loaded, is none of them. Before a few trials are in, by
+        what other processes keep benches waiting alone, which comes on top.
         """
+        stretch = history.clock.stretch
         last = islice(reversed(history.trials.values()), RECENT)
         taken = sorted(
             one.device_seconds
@@ -94,8 +94,9 @@ class Estimate:
             if one.device_seconds and isinstance(one.outcome, Measured)
         )
         if len(taken) < FEW or not self.trial_seconds:
-            return 1.0
-        return min(MOST_TIMES, max(1.0, taken[(len(taken) - 1) // 4] / self.trial_seconds))
+            return min(MOST_TIMES, stretch)
+        slower = max(1.0, taken[(len(taken) - 1) // 4] / self.trial_seconds)
+        return min(MOST_TIMES, slower * stretch)
 
     def confirming(self, history: History, *, rest: bool) -> float:
         """Seconds that confirming must still take, at the pace of the trials.

@@ -9,7 +9,7 @@ same however often, and in whatever order, the trial is run.
 import asyncio
 import heapq
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import count
 
@@ -80,12 +80,21 @@ _REJECTIONS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Durations:
-    """Virtual seconds that each kind of work takes; ``bench`` and ``confirm`` per candidate."""
+    """Virtual seconds that each kind of work takes; ``bench`` and ``confirm`` per candidate.
+
+    Other processes use the benches' devices for so many times as long: they ``share`` them.
+    """
 
     compile: float = 0.1
     prepare: float = 1.0
     bench: float = 0.05
     confirm: float = 0.1
+    share: float = 0.0
+
+    def span(self, worker: str, began: float, seconds: float) -> Span:
+        """When a bench is busy with so many seconds of work."""
+        waited = self.share * seconds
+        return Span(worker=worker, began=began, ended=began + seconds + waited, waited=waited)
 
 
 @dataclass(slots=True)
@@ -235,8 +244,9 @@ class SimulatedFleet:
     def _on_bench(self, seconds: float) -> Span:
         """The first bench that is free, and when it is busy with so much work."""
         bench, began = self._benches.take(self._clock)
-        self._benches.free[bench] = began + seconds
-        return Span(worker=f"simulated:{bench}", began=began, ended=began + seconds)
+        span = self.durations.span(f"simulated:{bench}", began, seconds)
+        self._benches.free[bench] = span.ended
+        return span
 
     def _prepare(self, work: PrepareWork) -> None:
         self._experiment = work.setup.experiment
@@ -258,15 +268,17 @@ class SimulatedFleet:
         bench, at = self._benches.take(self._clock)
         worker = f"simulated:{bench}"
         for candidate in work.candidates:
-            began = at
-            seconds = self.of_trial.get(candidate.trial, self.durations).bench
-            at += seconds
+            durations = self.of_trial.get(candidate.trial, self.durations)
+            seconds = durations.bench
+            span = durations.span(worker, at, seconds)
+            at = span.ended
             fault = self.faults.get(candidate.trial)
             if fault in (Fault.LOST, Fault.LOST_ONCE) and self._loses(candidate.trial):
                 self._lose(at, work, worker)
                 break
             if fault in _REJECTIONS:
                 at += _REJECTIONS[fault][2]
+                span = replace(span, ended=at)
                 outcome: Outcome = self._rejection(fault)
             else:
                 outcome = self._outcome(candidate, work.cutoffs)
@@ -275,7 +287,7 @@ class SimulatedFleet:
                 trial=candidate.trial,
                 outcome=outcome,
                 device_seconds=seconds,
-                span=Span(worker=worker, began=began, ended=at),
+                span=span,
             )
             self._answer(at, finished)
         self._benches.free[bench] = at

@@ -13,7 +13,7 @@ from tuner.experiment.model import Cost
 from tuner.expressions import Expression
 from tuner.journal.facts import ConfirmationSampled
 from tuner.journal.history import History
-from tuner.report.estimate import BYTES_PER_SECOND, CHECK_SECONDS_PER_MIB, estimate
+from tuner.report.estimate import BYTES_PER_SECOND, CHECK_SECONDS_PER_MIB, MOST_TIMES, estimate
 
 
 def of(
@@ -68,6 +68,15 @@ def test_the_pace_of_trials_corrects_an_estimate():
     assert expected.pace(quick) < expected.pace(slow)
     assert expected.pace(History.of(experiment(), [])) == 1.0
     assert of(baseline_ns=[1e9, 1e9, 1e9]).pace(slow) == 1.0
+
+
+def test_what_other_processes_use_of_the_devices_takes_time_too():
+    alone, shared = (
+        Run(experiment()).drive(fleet(durations=Durations(bench=0.1, share=share))).history
+        for share in (0.0, 3.0)
+    )
+    assert (alone.clock.stretch, shared.clock.stretch) == (1.0, pytest.approx(4.0))
+    assert of().pace(shared) == pytest.approx(min(MOST_TIMES, 4 * of().pace(alone)))
 
 
 def test_slow_first_trials_do_not_set_the_pace():
