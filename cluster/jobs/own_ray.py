@@ -6,16 +6,14 @@ one thread: Ray's processes end with the thread that started them.
 
 import threading
 from collections.abc import Iterator
-from concurrent.futures import Future, InvalidStateError, wait
+from concurrent.futures import Future, InvalidStateError
 from contextlib import contextmanager, suppress
 
 from cluster.fleets.head_calls import ended_process
+from cluster.interruptible import POLL_SECONDS, until_done
 from cluster.jobs.ray_driver import check_unused, connected
 from cluster.settings import Settings
 from tuner.errors import RunInterrupted
-
-POLL_SECONDS = 0.5
-"""Interval at which it is looked whether Ray starts, has died meanwhile, or has ended."""
 
 _ONE = threading.Lock()
 """Held while this process has a Ray: the next is started when the last has ended."""
@@ -47,7 +45,7 @@ class OwnRay:
         Raises:
             EnvironmentProblem: it does not start; :class:`RunInterrupted` where it died meanwhile.
         """
-        self._wait()
+        until_done(self._up)
         self._up.result()
 
     def leave(self) -> None:
@@ -58,12 +56,7 @@ class OwnRay:
         self._left.set()
         while self._watch.is_alive() and not self._up.done():
             with suppress(KeyboardInterrupt):
-                self._wait()
-
-    def _wait(self) -> None:
-        # A signal just before a wait without an end is noticed at the end alone.
-        while not self._up.done():
-            wait([self._up], POLL_SECONDS)
+                until_done(self._up)
 
     def _hold(self, settings: Settings) -> None:
         with suppress(InvalidStateError):  # it was given up

@@ -3,9 +3,11 @@
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 from cluster.cli.console import Update
+from cluster.interruptible import until_done
 from cluster.runs.resuming import interrupt_note, resume_hint
 from cluster.runs.workplace import Running
 
@@ -33,8 +35,9 @@ def follow(running: Running, folder: Path, on_event: Callable[[Update], None]) -
         done = thread.submit(run)
         try:
             with resume_hint(folder), interrupt_note(folder):
+                until_done(done)
                 done.result()
         except KeyboardInterrupt:
-            if not done.done():
+            with suppress(RuntimeError):  # the loop is closed: it has ended
                 loop.call_soon_threadsafe(running.stop, "interrupted")
             raise

@@ -1,7 +1,6 @@
 """Whole runs on a real Ray: GPUs that are not there, workers killed, a submitted job."""
 
 import asyncio
-import concurrent.futures
 import os
 import re
 import signal
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from cluster.interruptible import until_done
 from cluster.runs.resuming import resume_hint
 from cluster.runs.run_layout import round_path
 from cluster.runs.run_process import RunProcess
@@ -203,14 +203,14 @@ def test_a_second_interrupt_while_ray_starts_waits_until_it_has_started(monkeypa
         yield
         begun.append("ended")
 
-    def interrupted_once(futures, seconds):
+    def interrupted_once(future):
         if not leaves.is_set():
             leaves.set()
             raise KeyboardInterrupt
-        concurrent.futures.wait(futures, seconds)
+        until_done(future)
 
     monkeypatch.setattr(own_ray, "connected", slow)
-    monkeypatch.setattr(own_ray, "wait", interrupted_once)
+    monkeypatch.setattr(own_ray, "until_done", interrupted_once)
     with pytest.raises(KeyboardInterrupt), own_ray.started(Settings.read({})):
         raise KeyboardInterrupt
     assert begun[:1] == ["up"]
