@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from cluster.cli.lazy_command import command
-from cluster.cli.options import ApplicationLine, Json, Run
+from cluster.cli.options import ApplicationLine, Json, Run, output_option
 
 application_commands = typer.Typer()
 
@@ -63,8 +63,7 @@ def capture(
         str, typer.Option("--kernel", help="Part of the kernel's name, or a pattern with * and ?.")
     ],
     output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="The folder to create, instead of captures/KERNEL."),
+        Path | None, output_option("The folder to create, instead of captures/KERNEL.")
     ] = None,
     max_mib: Annotated[
         int,

@@ -9,7 +9,14 @@ from typing import Annotated
 import typer
 
 from cluster.cli.lazy_command import command
-from cluster.cli.options import AllowEndpoint, DeviceOption, Fleet, Json, seconds_option
+from cluster.cli.options import (
+    AllowEndpoint,
+    DeviceOption,
+    Fleet,
+    Json,
+    output_option,
+    seconds_option,
+)
 
 campaign_command = typer.Typer()
 
@@ -27,8 +34,7 @@ def campaign(
     *,
     fleet: Fleet = None,
     output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="The folder to create, instead of campaigns/NAME-…"),
+        Path | None, output_option("The folder to create, instead of campaigns/NAME-…")
     ] = None,
     seconds: Annotated[
         float | None, seconds_option("Time of all runs from now on, in place of the file's.")

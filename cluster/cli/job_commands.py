@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from cluster.cli.lazy_command import command
-from cluster.cli.options import Address
+from cluster.cli.options import Address, output_option
 
 job_commands = typer.Typer()
 
@@ -50,8 +50,7 @@ def fetch(
     *,
     address: Address = None,
     output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="The folder to write, instead of runs/NAME."),
+        Path | None, output_option("The folder to write, instead of runs/NAME.")
     ] = None,
 ) -> None:
     """Copy a run directory from the cluster to here; again: only what is missing."""

@@ -20,8 +20,6 @@ from cluster.cli.options import (
     AllowEndpoint,
     DeviceOption,
     ExitWhenWaiting,
-    ExportFormat,
-    FailIf,
     Fleet,
     Folder,
     Gpus,
@@ -35,9 +33,11 @@ from cluster.cli.options import (
     Target,
     Version,
     Wait,
+    output_option,
     seconds_option,
 )
 from cluster.cli.pattern_commands import patterns_app
+from cluster.cli.result_commands import result_commands
 from cluster.jobs.package_check import check_packages
 from cluster.settings import use_one_algebra_thread
 from tuner.errors import EnvironmentProblem
@@ -74,10 +74,7 @@ def init(
     entry: Annotated[
         str | None, typer.Option("--entry", help="The kernel's name, if the file has several.")
     ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="The file to write, instead of stdout."),
-    ] = None,
+    output: Annotated[Path | None, output_option("The file to write, instead of stdout.")] = None,
     schema: Annotated[
         bool, typer.Option("--schema", help="Print the JSON schema of specs, for editors.")
     ] = False,
@@ -114,8 +111,7 @@ def complete(
     model: ModelOption = None,
     allow_endpoint: AllowEndpoint = None,
     output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="The file to write, instead of SPEC.completed.yaml."),
+        Path | None, output_option("The file to write, instead of SPEC.completed.yaml.")
     ] = None,
     device: DeviceOption = None,
     exit_when_waiting: ExitWhenWaiting = False,
@@ -219,131 +215,7 @@ def trial(
     """Compile, check and time one configuration."""
 
 
-@command(app, "results.status")
-def status(run_dir: Run, *, as_json: Json = False) -> None:
-    """Show the state of a run, also while it is running."""
-
-
-@command(app, "watch.watch")
-def watch(
-    run_dirs: Annotated[list[Path], typer.Argument(metavar="RUN…", help="Run directories.")],
-    *,
-    web: Annotated[
-        bool,
-        typer.Option("--web", help="Serve a page, and metrics at /metrics, until Ctrl-C instead."),
-    ] = False,
-    port: Annotated[
-        int,
-        typer.Option("--port", min=0, max=65535, help="With --web: its port, or 0 for a free one."),
-    ] = 8177,
-) -> None:
-    """Show runs while they go on, from their directories; ends when all are finished.
-
-    An interrupted run is waited for: it may be resumed. Ctrl-C ends this, and no run.
-    """
-
-
-@command(app, "show.show")
-def show(
-    run_dir: Run,
-    trial: Annotated[int, typer.Argument(metavar="TRIAL", min=0, help="A trial's number.")],
-    *,
-    as_json: Json = False,
-) -> None:
-    """Show all of one trial: parameters, launches, compile report, times, failures, workers."""
-
-
-@command(app, "results.stop")
-def stop(
-    run_dir: Run,
-    *,
-    now: Annotated[
-        bool, typer.Option("--now", help="Leave at once, to be resumed; as asking twice does.")
-    ] = False,
-) -> None:
-    """Ask a run to end its search, confirm what it found, and finish."""
-
-
-@command(app, "report.report")
-def report(
-    run_dir: Run,
-    *,
-    timeline: Annotated[
-        bool, typer.Option("--timeline", help="Print where the time of the run went instead.")
-    ] = False,
-    html_files: Annotated[
-        bool,
-        typer.Option(
-            "--html",
-            help="Write report.html, report.md, report.csv and results.* into RUN instead.",
-        ),
-    ] = False,
-    figures: Annotated[
-        Path | None,
-        typer.Option(
-            "--figures", metavar="DIR", help="Write all figures as PNG and SVG; needs matplotlib."
-        ),
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """Print the result of a run, or write it as a page with figures."""
-
-
-@command(app, "clean.clean")
-def clean(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN…", help="Run directories.")],
-    *,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be removed, and remove nothing.")
-    ] = False,
-) -> None:
-    """Remove from finished runs what can be made again: reports, tables and exports."""
-
-
-@command(app, "results.export")
-def export(
-    run_dir: Run,
-    *,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="The folder (or file) to write, not RUN/export."),
-    ] = None,
-    form: Annotated[
-        ExportFormat,
-        typer.Option(
-            "--format",
-            help="sources; or all trials: as t4 results, or as a cache file of Kernel Tuner.",
-        ),
-    ] = ExportFormat.SOURCES,
-) -> None:
-    """Write the tuned sources, a C header that dispatches by shape, and an example program."""
-
-
-@command(app, "compare.compare")
-def compare(
-    first: Annotated[Path, typer.Argument(metavar="A", help="A run directory.")],
-    second: Annotated[Path, typer.Argument(metavar="B", help="Another, compared with it.")],
-    *,
-    any_device: Annotated[
-        bool, typer.Option("--any-device", help="Also compare runs of different devices.")
-    ] = False,
-    fail_if: Annotated[
-        FailIf | None,
-        typer.Option(
-            "--fail-if",
-            metavar="slower or unclear",
-            help="End with exit code 4 if B is slower on a shape or over all tune shapes; unclear: "
-            "or not surely as fast.",
-        ),
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """Compare what two runs export, shape by shape: is B faster than A?"""
-
-
-@command(app, "verify.verify")
-def verify(run_dir: Run, *, device: DeviceOption = None, as_json: Json = False) -> None:
-    """Measure a run's claims again, from its exported sources."""
+app.registered_commands += result_commands.registered_commands
 
 
 @command(app, "relay.relay")

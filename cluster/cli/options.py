@@ -15,6 +15,11 @@ def seconds_option(words: str) -> object:
     return typer.Option("--seconds", min=0.001, max=LONGEST_SECONDS, help=words)
 
 
+def output_option(words: str) -> object:
+    """The option ``--output``: what is written there differs between commands."""
+    return typer.Option("--output", "-o", help=words)
+
+
 class ExportFormat(StrEnum):
     """What ``export`` writes."""
 
