@@ -59,6 +59,14 @@ def test_a_search_ends_early_enough_for_its_confirmation(tmp_path, trial, share)
     assert 0.6 * SECONDS < history.clock.spent < 1.1 * SECONDS
 
 
+def test_where_the_time_is_spent_before_the_search_a_single_trial_is_confirmed(tmp_path):
+    history = follow(begin(tmp_path), 2.0, share=3.0)
+    assert history.outcomes == {"measured": 1}
+    assert history.ended == "seconds"
+    assert len(history.confirmations) >= 3
+    assert history.clock.spent < 1.5 * SECONDS
+
+
 @pytest.mark.parametrize("seconds", [30.0, 150.0])
 def test_a_resume_keeps_the_seconds_that_it_is_given_in_place_of_the_rest(tmp_path, seconds):
     path = begin(tmp_path)

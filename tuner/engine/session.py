@@ -313,11 +313,11 @@ class Session:
         if self.history.ended is None:
             if self._drains(t):
                 return []
-            if proposals := self._proposals():
+            if proposals := self._proposals(t):
                 return [*proposals]
         return [*self._compiles(), *self._measures()]
 
-    def _proposals(self) -> list[Propose]:
+    def _proposals(self, t: float) -> list[Propose]:
         """What to ask the search for.
 
         Not in order, all at once, when it has answered: many at a time cost it less.
@@ -327,6 +327,10 @@ class Session:
             return proposals
         trial = len(self.history.trials) + len(self._proposing)
         most = self.experiment.search.trials + self.history.merged
+        if not self.history.outcomes["measured"] and self.seconds_left(t) <= self._reserve(
+            self.history
+        ):
+            most = min(most, 1 + self.history.outcomes.total())  # the time is for confirming one
         while trial < most and self._may_propose(trial):
             tell = sorted(n for n in self._untold if n < self._horizon(trial))
             self._untold.difference_update(tell)
