@@ -20,7 +20,6 @@ class Compiler(Protocol):
         ``None`` where binaries must not be kept from run to run, since a candidate could write
         files and so forge them.
         """
-        ...
 
     def compile(self, build: Build) -> Binary | Rejected:
         """Compile one build.
@@ -31,4 +30,3 @@ class Compiler(Protocol):
         Raises:
             EnvironmentProblem: the toolchain is missing.
         """
-        ...

@@ -164,21 +164,18 @@ class BufferSets(Protocol):
     @property
     def sets(self) -> int:
         """How many buffer sets there are."""
-        ...
 
     def refill(self, contents: Mapping[str, str]) -> None:
         """From the next :meth:`restore` on, sets hold these contents (argument → path).
 
         Arguments left out keep their contents; guards are restored.
         """
-        ...
 
     def restore(self, sets: Sequence[int], poison: int | None) -> None:
         """Prepare these sets for a launch: ``inout`` as filled, ``out`` and scratch poisoned.
 
         Without a ``poison`` there is one set, whose ``out`` and scratch buffers are kept.
         """
-        ...
 
     def inspect(self, set_index: int, expected: Mapping[str, Expected]) -> Inspection:
         """Inspect one set after a burst: guards, ``in`` bytes, outputs.
@@ -187,15 +184,12 @@ class BufferSets(Protocol):
         scrubs the oracle's device copy before it returns; a CPU backend returns every output's
         bytes.
         """
-        ...
 
     def touched(self, sets: Sequence[int]) -> Damage | None:
         """The first change to these sets since :meth:`restore`; no launch may work on them."""
-        ...
 
     def release(self) -> None:
         """Free every buffer."""
-        ...
 
 
 class Module(Protocol):
@@ -208,7 +202,6 @@ class Module(Protocol):
 
     def release(self) -> None:
         """Unload it."""
-        ...
 
 
 class Launchable(Protocol):
@@ -219,7 +212,6 @@ class Launchable(Protocol):
 
         The next :meth:`Case.restore` waits for its end.
         """
-        ...
 
     def burst(
         self,
@@ -236,11 +228,9 @@ class Launchable(Protocol):
         graph). Nothing but the launches lies between the clock's readings. Raises
         :class:`DeviceFailure`.
         """
-        ...
 
     def release(self) -> None:
         """Free what binding allocated."""
-        ...
 
 
 @runtime_checkable
@@ -253,7 +243,6 @@ class RepeatingLaunchable(Protocol):
         Every few milliseconds ``go_on`` is called with the number of launches that have ended,
         while further ones run. Returns after it returned false, once all have ended.
         """
-        ...
 
 
 @runtime_checkable
@@ -262,7 +251,6 @@ class EnergyMeter(Protocol):
 
     def millijoules(self) -> float | None:
         """What the device alone has used since some moment; ``None``: it does not tell."""
-        ...
 
 
 class DeviceBackend(Protocol):
@@ -271,7 +259,6 @@ class DeviceBackend(Protocol):
     @property
     def device(self) -> Device:
         """The device's model and limits, from the driver."""
-        ...
 
     @property
     def identity(self) -> str:
@@ -279,28 +266,21 @@ class DeviceBackend(Protocol):
 
         Letters, digits, dots, dashes and underscores; the host-wide lock is named after it.
         """
-        ...
 
     def rotation(self, size: int, cache: Cache, warmup: int, repeats: int) -> Rotation:
         """How to time a shape whose buffers take ``size`` bytes, with the spec's counts."""
-        ...
 
     def vitals(self) -> Vitals | None:
         """The device's state now; ``None`` if unknown."""
-        ...
 
     def stage(self, arguments: Sequence[Staged], sets: int) -> BufferSets:
         """Allocate and fill the buffers of one shape."""
-        ...
 
     def load(self, binaries: Sequence[Binary]) -> Module:
         """Load the binaries, in the order of the plan's builds."""
-        ...
 
     def bind(self, module: Module, cell: CellPlan, buffer_sets: BufferSets) -> Launchable:
         """Check the cell's launches against the device, allocate its scratch, set its arguments."""
-        ...
 
     def close(self) -> None:
         """Release the device."""
-        ...

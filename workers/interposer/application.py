@@ -5,7 +5,7 @@ import signal
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Literal
@@ -39,13 +39,7 @@ class InterposerSettings:
 
     def text(self) -> str:
         """The settings as the library reads them: a key and a value on each line."""
-        values = {
-            "mode": self.mode,
-            "kernel": self.kernel,
-            "bytes": str(self.bytes),
-            "shapes": str(self.shapes),
-            "rules": str(self.rules or ""),
-        }
+        values = asdict(self) | {"rules": self.rules or ""}
         return "".join(f"{key} {value}\n" for key, value in values.items())
 
 

@@ -77,11 +77,9 @@ class ReplayDevice(Protocol):
 
     def open(self, launch: ReplayLaunch, image: bytes, buffers: Sequence[bytes]) -> None:
         """Load the image (cubin, fatbin or PTX) and fill the buffers; the last launch is freed."""
-        ...
 
     def run(self, changes: Sequence[Change], windows: Sequence[Window]) -> list[bytes]:
         """Restore all buffers, make the changes, launch, wait; return what the windows show."""
-        ...
 
 
 class Replay(Protocol):
@@ -97,8 +95,6 @@ class Replay(Protocol):
         Raises:
             ReplayFailed: the launch failed, crashed or hung.
         """
-        ...
 
     def close(self) -> None:
         """Let go of the device."""
-        ...

@@ -59,23 +59,18 @@ class Region(Protocol):
 
     def write(self, contents: Bytes) -> None:
         """Set the bytes between the guards."""
-        ...
 
     def fill(self, byte: int) -> None:
         """Set every byte between the guards."""
-        ...
 
     def read(self) -> Bytes:
         """The bytes between the guards; a view or a copy, not to be written to."""
-        ...
 
     def mend(self) -> None:
         """Restore both guards."""
-        ...
 
     def broken(self) -> tuple[str, int] | None:
         """The first changed guard byte, as (``front`` or ``back``, distance from the payload)."""
-        ...
 
 
 def canary(length: int, seed: int) -> Bytes:
