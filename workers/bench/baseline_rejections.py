@@ -51,45 +51,34 @@ def unwritten(
     which = f"{count} elements, such as {place}" if count > 1 else place
     detail = f"the baseline never writes {which}"
     detail += f"; {_READS_IT}" if kept.all() else f"; {_LEAVES_SOME}"
-    return Rejected(stage=Stage.VERIFY, code=Code.NOT_WRITTEN, detail=detail)
+    return _rejected(Code.NOT_WRITTEN, detail)
 
 
-def holds_no_number(argument: ResolvedArgument, run: NDArray[Any]) -> bool:
-    """Whether an ``out`` is NaN throughout, as after reading the poison in it."""
+def no_number(argument: ResolvedArgument, run: NDArray[Any]) -> Rejected | None:
+    """The rejection if an ``out`` is NaN throughout, as after reading the poison in it."""
     if argument.kind != "out" or not is_float(argument.dtype):
-        return False
-    return bool(np.isnan(run.flat[0]) and np.isnan(run).all())
-
-
-def no_number(argument: ResolvedArgument, shape: int) -> Rejected:
-    """The rejection of NaN throughout."""
+        return None
+    if not (np.isnan(run.flat[0]) and np.isnan(run).all()):
+        return None
     detail = f"the baseline leaves NaN in every element of {argument.name}; {_READS_IT}"
-    return Rejected(stage=Stage.VERIFY, code=Code.NOT_FINITE, detail=detail, shape=shape)
+    return _rejected(Code.NOT_FINITE, detail)
 
 
-def holds_numbers(argument: ResolvedArgument, run: NDArray[Any]) -> bool:
-    """Whether an output is finite throughout."""
-    return not is_float(argument.dtype) or bool(np.isfinite(run).all())
+def overflow(argument: ResolvedArgument, run: NDArray[Any]) -> Rejected | None:
+    """The rejection if some result is too large for its type."""
+    if not is_float(argument.dtype) or np.isfinite(run).all():
+        return None
+    return _rejected(Code.NOT_FINITE, f"the baseline's {argument.name} is not finite")
 
 
-def overflow(argument: ResolvedArgument, shape: int) -> Rejected:
-    """The rejection of results that are too large for their type."""
-    detail = f"the baseline's {argument.name} is not finite"
-    return Rejected(stage=Stage.VERIFY, code=Code.NOT_FINITE, detail=detail, shape=shape)
-
-
-def disagreement(
-    argument: ResolvedArgument, found: ArrayComparison, own: Expected, shape: int
-) -> Rejected:
+def disagreement(argument: ResolvedArgument, found: ArrayComparison, own: Expected) -> Rejected:
     """The rejection of a baseline that its reference contradicts."""
     place = element_name(argument, found.index)
-    return Rejected(
-        stage=Stage.VERIFY,
-        code=Code.DISAGREES,
-        detail=f"the baseline disagrees with its reference: {place} is {found.got:.6g}, "
+    return _rejected(
+        Code.DISAGREES,
+        f"the baseline disagrees with its reference: {place} is {found.got:.6g}, "
         f"expected {found.want:.6g} ({_excess(found.error)}{found.failures} of "
         f"{argument.elements} elements; {_bound(argument, own)})",
-        shape=shape,
     )
 
 
@@ -105,16 +94,14 @@ def _bound(argument: ResolvedArgument, own: Expected) -> str:
     return f"the `tolerance` of {argument.name} is rtol {own.rtol:g}, here atol {own.atol:.3g}"
 
 
-def unsteady(argument: ResolvedArgument, found: ArrayComparison, shape: int) -> Rejected:
+def unsteady(argument: ResolvedArgument, found: ArrayComparison) -> Rejected:
     """The rejection of a baseline that varies from run to run."""
     place = element_name(argument, found.index)
-    return Rejected(
-        stage=Stage.VERIFY,
-        code=Code.NOT_DETERMINISTIC,
-        detail=f"the baseline is not deterministic: {place} was {found.want:.6g}, then "
+    return _rejected(
+        Code.NOT_DETERMINISTIC,
+        f"the baseline is not deterministic: {place} was {found.want:.6g}, then "
         f"{found.got:.6g} on the same inputs; give {argument.name} a tolerance, or compare it "
         "unordered",
-        shape=shape,
     )
 
 
@@ -135,6 +122,10 @@ def of_baseline(rejection: Rejected) -> Rejected:
             "are (those of cudaMalloc and PyTorch are), give them `align: 16`"
         )
     return replace(rejection, detail=f"the baseline itself fails: {rejection.detail}{remedy}")
+
+
+def _rejected(code: Code, detail: str) -> Rejected:
+    return Rejected(stage=Stage.VERIFY, code=code, detail=detail)
 
 
 def _misaligned(rejection: Rejected) -> bool:

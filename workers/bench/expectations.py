@@ -6,7 +6,7 @@ is in :mod:`workers.bounds`.
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,8 +18,6 @@ from tuner.trial import Rejected
 from workers.bench.baseline_rejections import (
     differ,
     disagreement,
-    holds_no_number,
-    holds_numbers,
     no_number,
     overflow,
     unsteady,
@@ -57,7 +55,6 @@ class BaselineRuns:
     """The baseline's outputs of two or more runs on one case, beside the reference's.
 
     Args:
-        shape: the case's.
         spec: the case's.
         outputs: the arguments that are written.
         runs: the bytes of each output, by run; the first two on different poisons.
@@ -67,14 +64,12 @@ class BaselineRuns:
 
     def __init__(
         self,
-        shape: int,
         spec: InputSpec,
         outputs: Sequence[ResolvedArgument],
         runs: Sequence[Mapping[str, bytes]],
         inputs: Arrays,
         reference: Arrays,
     ) -> None:
-        self._shape = shape
         self._spec = spec
         self._runs = runs
         self._found = [
@@ -93,14 +88,12 @@ class BaselineRuns:
     def refused(self, argument: ResolvedArgument) -> Rejected | None:
         """The rejection of an output that is not written, or holds no numbers where it should."""
         first, second = (found[argument.name] for found in self._found[:2])
-        if (problem := unwritten(argument, first, second)) is not None:
-            return replace(problem, shape=self._shape)
-        if self._spec.wide and not holds_numbers(argument, first):
-            return overflow(argument, self._shape)
-        ordinary = self._spec.launches == 1 and self._spec.distribution == "default"
-        if ordinary and holds_no_number(argument, first):
-            return no_number(argument, self._shape)
-        return None
+        problem = unwritten(argument, first, second)
+        if problem is None and self._spec.wide:
+            problem = overflow(argument, first)
+        if problem is None and self._spec.launches == 1 and self._spec.distribution == "default":
+            problem = no_number(argument, first)
+        return problem
 
     def expectation(
         self, argument: ResolvedArgument, own: Expected, *, given: bool
@@ -117,12 +110,12 @@ class BaselineRuns:
         each = np.zeros(want.size, np.float32) if own.mode == "close" else None
         error, *noise = (self._compared(argument, one, own, each) for one in all_runs)
         if error.failures:
-            return disagreement(argument, error, own, self._shape)
+            return disagreement(argument, error, own)
         if self._spec.launches > 1 and any(one.failures for one in noise):
             return None
         for one in noise:
             if math.isinf(one.error):
-                return unsteady(argument, one, self._shape)
+                return unsteady(argument, one)
         errors: NDArray[Any] | float = max(one.error for one in (error, *noise))
         bounds = local_bounds(argument, own, want, given=given)
         if each is not None and bounds is not None:

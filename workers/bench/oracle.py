@@ -187,11 +187,9 @@ class Oracle:
                 if error.code is not Code.HANG or shape in self._timed:
                     found = of_baseline(found)
             else:
-                found = Rejected(
-                    stage=Stage.VERIFY, code=Code.SPEC_ERROR, detail=str(error), shape=shape
-                )
+                found = Rejected(stage=Stage.VERIFY, code=Code.SPEC_ERROR, detail=str(error))
         if isinstance(found, Rejected):
-            return OracleRecord(contents={}, expected={}, rejected=found)
+            return OracleRecord(contents={}, expected={}, rejected=replace(found, shape=shape))
         return found
 
     def _make_record(self, name: str, shape: int, spec: InputSpec) -> OracleRecord | Rejected:
@@ -216,7 +214,7 @@ class Oracle:
         sources = {source for a in outputs if (source := group_source(a))}
         kept = {name: inputs[name] for name in sources & inputs.keys()}
         inputs.clear()
-        judged = BaselineRuns(shape, spec, outputs, runs, kept, reference)
+        judged = BaselineRuns(spec, outputs, runs, kept, reference)
         for argument in outputs:
             if (problem := judged.refused(argument)) is not None:
                 return problem
