@@ -48,7 +48,7 @@ def to_storage(dense: Array, argument: ResolvedArgument) -> NDArray[np.uint8]:
     """
     dtype = numpy_dtype(argument.dtype)
     dense = np.ascontiguousarray(dense, dtype)
-    if dense.nbytes == argument.size and _is_row_major(argument):
+    if dense.nbytes == argument.size and is_row_major(argument.shape, argument.strides):
         return dense.reshape(-1).view(np.uint8)
     storage = np.full(argument.size, GAP, np.uint8).view(dtype)
     _strided(storage, argument)[...] = dense
@@ -81,14 +81,15 @@ def gaps_changed(storage: bytes, argument: ResolvedArgument, byte: int) -> bool:
 
 def _strided(storage: Array, argument: ResolvedArgument) -> Array:
     item = storage.dtype.itemsize
-    if math.prod(argument.shape) == storage.size and _is_row_major(argument):
+    if math.prod(argument.shape) == storage.size and is_row_major(argument.shape, argument.strides):
         return storage.reshape(argument.shape)
     return as_strided(storage, argument.shape, [step * item for step in argument.strides])
 
 
-def _is_row_major(argument: ResolvedArgument) -> bool:
+def is_row_major(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Whether an array has no gaps and is in C order."""
     expected = 1
-    for extent, step in zip(reversed(argument.shape), reversed(argument.strides), strict=True):
+    for extent, step in zip(reversed(shape), reversed(strides), strict=True):
         if extent > 1 and step != expected:
             return False
         expected *= extent

@@ -6,6 +6,7 @@ Allocating and filling buffers is up to the workers.
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from tuner.backends.registry import traits_of
@@ -193,7 +194,7 @@ def _resolve(argument: Argument, symbols: Mapping[str, Value]) -> ResolvedArgume
             value=_number(argument.value, dtype, symbols),
         )
     shape = tuple(_integer(extent, symbols, "shape", 1) for extent in argument.shape)
-    strides = _row_major(shape)
+    strides = row_major(shape)
     if argument.strides:
         strides = tuple(_integer(step, symbols, "strides", 0) for step in argument.strides)
         if len(strides) != len(shape):
@@ -221,7 +222,9 @@ def _resolve(argument: Argument, symbols: Mapping[str, Value]) -> ResolvedArgume
     return resolved
 
 
-def _row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
+@lru_cache(maxsize=4096)
+def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The strides of a contiguous array, in elements."""
     return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 

@@ -32,6 +32,7 @@ from workers.bench.session import BenchSession
 from workers.bench.supervisor import ChildLost
 from workers.device_lock import DeviceLock
 from workers.devices.port import DeviceFailure
+from workers.devices.staging import buffer_bytes
 from workers.integrity.launch_checks import VerificationCase, rejected
 
 REPEATS, REPEATS_ON_GPU = 64, 1000
@@ -181,7 +182,8 @@ class Confirmation:
             samples: list[Sample] = []
             # Small ones first: on an H200 the extra checks on 200 MB made every later launch of a
             # child take up to 0.35 µs more, a seventh of a small kernel's time.
-            for shape in sorted(self._prep.timed, key=self._bytes):
+            arguments = self._prep.arguments
+            for shape in sorted(self._prep.timed, key=lambda n: buffer_bytes(arguments[n])):
                 if caches := self._caches(shape, work.scope):
                     further = extra.get(shape, ())
                     samples += self._timed(session, loaded.on(shape), shape, caches, further, notes)

@@ -15,6 +15,7 @@ from tuner.experiment.objective import ENERGY_SHARE
 from tuner.experiment.odd_shapes import every_shape
 from tuner.trial import Code, CutShort, Full, Rejected, Stage
 from workers.constants import change_constants
+from workers.devices.staging import buffer_bytes
 from workers.inputs import PythonFill, stream
 from workers.integrity.launch_checks import VerificationCase
 from workers.integrity.time_bounds import Bounds
@@ -140,13 +141,13 @@ def cut_short(samples: Sequence[float], baseline_ns: float) -> CutShort:
 
 def fits_beside(prep: Preparation, shape: int) -> bool:
     """Whether a process can stage a shape while another one has all tune shapes staged."""
-    searched = sum(_bytes(prep, tuned) for tuned in prep.tune)
-    return COPIES * (searched + _bytes(prep, shape)) <= prep.device.memory_bytes // 2
+    staged = sum(buffer_bytes(prep.arguments[one]) for one in (*prep.tune, shape))
+    return COPIES * staged <= prep.device.memory_bytes // 2
 
 
 def too_large(prep: Preparation, shape: int) -> Rejected | None:
     """Why a shape's arguments cannot be staged, before they are filled."""
-    size = _bytes(prep, shape)
+    size = buffer_bytes(prep.arguments[shape])
     room = prep.device.memory_bytes
     if COPIES * size <= room:
         return None
@@ -155,7 +156,3 @@ def too_large(prep: Preparation, shape: int) -> Rejected | None:
         f"are needed, where the device has {room / 2**30:.3g} GiB: take smaller shapes"
     )
     return Rejected(stage=Stage.LIMITS, code=Code.OUT_OF_MEMORY, detail=detail, shape=shape)
-
-
-def _bytes(prep: Preparation, shape: int) -> int:
-    return sum(a.size for a in prep.arguments[shape] if a.is_buffer)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from workers.bench.input_specs import is_large
+from workers.bench.input_specs import is_large, total_elements
 from workers.bench.launcher import LoadedCandidate
 from workers.bench.preparation import Preparation
 from workers.bench.session import BenchSession
@@ -29,8 +29,7 @@ def draws_inputs(prep: Preparation, shape: int, rng: np.random.Generator) -> boo
     if prep.device.is_cpu:
         return True
     arguments = prep.arguments[shape]
-    elements = sum(a.elements for a in arguments if a.is_buffer)
-    share = min(0.5, _REDRAWN_ELEMENTS / max(elements, 1))
+    share = min(0.5, _REDRAWN_ELEMENTS / max(total_elements(arguments), 1))
     return not is_large(arguments) and bool(rng.random() < share)
 
 

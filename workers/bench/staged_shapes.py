@@ -14,7 +14,7 @@ from tuner.experiment.arguments import ResolvedArgument
 from tuner.experiment.model import Cache
 from workers.bench.supervisor import Supervisor
 from workers.devices.port import Rotation
-from workers.devices.staging import staged
+from workers.devices.staging import buffer_bytes, staged
 from workers.integrity.launch_checks import Contents, VerificationCase
 
 StagingKey = tuple[int, bool]
@@ -93,7 +93,7 @@ class StagedShapes:
         """How to time a shape."""
         key = shape, cache, warmup, repeats
         if key not in self._rotations:
-            size = sum(a.size for a in self._arguments[shape] if a.is_buffer)
+            size = buffer_bytes(self._arguments[shape])
             self._rotations[key] = self._server.rotation(size, cache, warmup, repeats)
         return self._rotations[key]
 

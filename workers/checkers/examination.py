@@ -23,7 +23,7 @@ from workers.backends.registry import adapter_of
 from workers.checkers.job import Job, job_format
 from workers.checkers.tool import Tool
 from workers.checkers.watched import Launchers
-from workers.devices.staging import staged
+from workers.devices.staging import buffer_bytes, staged
 
 _MAX_CHARACTERS = 300
 
@@ -211,7 +211,7 @@ def _job(candidate: Candidate, tool: Tool, site: Site) -> tuple[int, Path] | Non
     """A launch on the largest shape that the tool can handle."""
     cells = candidate.plan.cells
     sizes = {
-        shape: sum(a.size for a in arguments if a.is_buffer)
+        shape: buffer_bytes(arguments)
         for shape, arguments in site.arguments.items()
         if shape < len(cells) and isinstance(cells[shape], CellPlan)
     }

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tuner.experiment.arguments import ResolvedArgument
+from tuner.experiment.arguments import POINTER_BYTES, ResolvedArgument
 from workers.devices.port import Staged, StagedBuffer, StagedValue
 from workers.elements import numpy_dtype
 
-NULL = bytes(8)
+NULL = bytes(POINTER_BYTES)
 """A null pointer, as a kernel reads it."""
 
 
@@ -41,6 +41,11 @@ def staged(
                 )
             )
     return found
+
+
+def buffer_bytes(arguments: Sequence[ResolvedArgument]) -> int:
+    """Bytes of all buffers."""
+    return sum(argument.size for argument in arguments if argument.is_buffer)
 
 
 def staged_scalar(name: str, dtype: str, value: float) -> StagedValue:

@@ -7,10 +7,9 @@ rest is then compared with what the spec says for that shape.
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 from tuner.errors import SpecError
-from tuner.experiment.arguments import holds, item_bytes, passed_bytes
+from tuner.experiment.arguments import holds, item_bytes, passed_bytes, row_major
 from tuner.experiment.constants import fixed_scalars
 from tuner.experiment.contents import follows
 from tuner.experiment.model import Argument, Experiment
@@ -311,12 +310,6 @@ def spanned(shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
     if 0 in shape:
         return 0
     return 1 + sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
-
-
-@lru_cache(maxsize=4096)
-def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The strides of a contiguous array."""
-    return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
 def _size(expression: Expression, symbols: Mapping[str, Value]) -> int:

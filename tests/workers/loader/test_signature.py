@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from tuner.errors import SpecError
+from tuner.experiment.arguments import row_major
 from tuner.experiment.load import load_experiment
 from workers.loader.port import ArrayView
-from workers.loader.signature import Given, Signature, row_major
+from workers.loader.signature import Given, Signature
 
 SPEC = """\
 version: 1

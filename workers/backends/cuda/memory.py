@@ -26,6 +26,7 @@ from workers.devices.port import (
     StagedBuffer,
     StagedValue,
 )
+from workers.elements import is_row_major
 
 _ITEM = 8
 """The largest element; what is rotated by a multiple of it keeps its elements."""
@@ -317,7 +318,7 @@ class CudaBufferSets:
                     continue
                 wanted = expected.get(buffer.name)
                 elsewhere = wanted is None or wanted.mode not in MODES or wanted.returned
-                if wanted is None or elsewhere or not _dense(buffer):
+                if wanted is None or elsewhere or not is_row_major(buffer.shape, buffer.strides):
                     outputs[buffer.name] = self._slab.read(set_index, buffer.name)
                     continue
                 comparisons[buffer.name] = self._checks.compare(
@@ -345,16 +346,6 @@ class CudaBufferSets:
             if buffer.kind in ("out", "scratch"):
                 self._slab.keep(set_index, buffer.name)
         self._slab.restore([set_index])
-
-
-def _dense(buffer: StagedBuffer) -> bool:
-    """Whether it has no gaps and is in C order, so that it can be compared on the device."""
-    expected = 1
-    for extent, stride in zip(reversed(buffer.shape), reversed(buffer.strides), strict=True):
-        if extent != 1 and stride != expected:
-            return False
-        expected *= extent
-    return True
 
 
 def _poison(slab: Slab, byte: int) -> None:
