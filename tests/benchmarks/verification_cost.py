@@ -43,9 +43,9 @@ def unchecked() -> Iterator[None]:
     def unasked(*given, check=False, **more):
         return time(*given, **more)
 
-    def blind(launcher: Launcher, loaded, baseline_ns, placed, expected, **more):
-        unseen = [replace(one, burst=replace(one.burst, inspect=None, idle=())) for one in placed]
-        return run(launcher, loaded, baseline_ns, unseen, {}, **more)
+    def blind(launcher: Launcher, loaded, shape, bursts, expected, **more):
+        unseen = [replace(one, inspect=None, idle=()) for one in bursts]
+        return run(launcher, loaded, shape, unseen, {}, **more)
 
     def trust(prep, session, loaded, baseline, shape, samples, *others, **more):
         return Accepted(samples)

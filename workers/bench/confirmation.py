@@ -182,8 +182,7 @@ class Confirmation:
             samples: list[Sample] = []
             # Small ones first: on an H200 the extra checks on 200 MB made every later launch of a
             # child take up to 0.35 µs more, a seventh of a small kernel's time.
-            arguments = self._prep.arguments
-            for shape in sorted(self._prep.timed, key=lambda n: buffer_bytes(arguments[n])):
+            for shape in sorted(self._prep.timed, key=self._bytes):
                 if caches := self._caches(shape, work.scope):
                     further = extra.get(shape, ())
                     samples += self._timed(session, loaded.on(shape), shape, caches, further, notes)
@@ -223,11 +222,10 @@ class Confirmation:
                 ).samples()
             if shape == min(self._prep.tune, key=self._bytes):
                 self._check_repeatedly(session, loaded.new, shape)
-            known = self._prep.baseline_ns[shape]
             for case in (one for one in cases if one.launches > 1):
                 for trial, runner in loaded.all.items():
                     with self._attribute_failure(trial, shape):
-                        session.check(runner, case, known, exact=False)
+                        session.check(runner, case, exact=False)
         return samples
 
     def _check_odd_shapes(
@@ -294,26 +292,25 @@ class Confirmation:
         extra: Sequence[VerificationCase],
     ) -> None:
         """Check finalists that are new on all cases; others are checked while they are timed."""
-        known = self._prep.baseline_ns.get(shape, max(self._prep.baseline_ns.values()))
         for number, case in enumerate((*cases, *extra)):
             for trial, loaded in runners.items():
                 self._lock.pause()
                 with self._attribute_failure(trial, shape):
                     for exact in (True,) if number < len(cases) else (True, False):
-                        session.check(loaded, case, known, exact=exact)
+                        session.check(loaded, case, exact=exact)
 
     def _check_repeatedly(
         self, session: BenchSession, runners: Mapping[int, LoadedCandidate], shape: int
     ) -> None:
         """Check finalists in many launches in a row."""
         repeats = REPEATS if self._prep.device.is_cpu else REPEATS_ON_GPU
-        case, known = self._prep.cases[shape][0], self._prep.baseline_ns[shape]
+        case = self._prep.cases[shape][0]
         for trial, loaded in runners.items():
             with self._attribute_failure(trial, shape):
-                session.check_repeatedly(loaded, case, known, repeats)
+                session.check_repeatedly(loaded, case, repeats)
 
     def _bytes(self, shape: int) -> int:
-        return sum(a.size for a in self._prep.arguments[shape] if a.is_buffer)
+        return buffer_bytes(self._prep.arguments[shape])
 
     def _extra_cases(
         self, wanted: Sequence[CaseKey], notes: dict[Note, None]

@@ -209,9 +209,7 @@ class DeviceBench:
             self._children.settle()
             server = self._children.take()
             ends.callback(self._children.end, server.close)
-            return BenchSession(
-                server, prep.arguments, self._deadlines, prep.device, self._rng, prep.bounds
-            )
+            return BenchSession(server, prep, self._deadlines, self._rng, prep.bounds)
 
         try:
             confirmation = Confirmation(prep, oracle, open_session, self._lock(), self._rng)

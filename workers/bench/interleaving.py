@@ -103,8 +103,8 @@ class InterleavedTiming:
 
     def _take(self, turn: Turn) -> list[float]:
         """Nanoseconds of one part."""
-        case, known = self.prep.cases[self.shape][0], self.prep.baseline_ns[self.shape]
-        return self.session.time(self._loaded(turn), case, self.cache, self._part, known)
+        case = self.prep.cases[self.shape][0]
+        return self.session.time(self._loaded(turn), case, self.cache, self._part)
 
     def _times(self) -> dict[Turn, list[float]]:
         """Nanoseconds of all parts; between two of them a finalist's other cases are checked."""
@@ -125,8 +125,7 @@ class InterleavedTiming:
         _, *others, _ = self.prep.cases[self.shape]
         for case in others:
             if case.launches == 1:
-                known = self.prep.baseline_ns[self.shape]
-                self.session.check(loaded, case, known, exact=False)
+                self.session.check(loaded, case, exact=False)
 
     def _energy(self, turn: Turn, times: list[float]) -> float:
         """Millijoules per launch."""

@@ -13,11 +13,11 @@ import numpy as np
 
 from tuner.backends.registry import traits_of
 from tuner.candidate import Candidate
-from tuner.device import Device
 from tuner.plan import CellPlan
 from tuner.telemetry import Vitals
 from workers.bench.bursts import Burst, pick
 from workers.bench.deadlines import Deadlines
+from workers.bench.preparation import Preparation
 from workers.bench.protocol import RunBurst
 from workers.bench.staged_shapes import StagedShapes, StagingKey
 from workers.bench.supervisor import BurstResult, Supervisor
@@ -97,8 +97,8 @@ class Launcher:
     Args:
         server: the child.
         shapes: staged in it.
+        prep: the experiment; its device may compare outputs itself, if it is a GPU.
         deadlines: how long launches may take.
-        device: the child's; a GPU may compare outputs itself.
         rng: chooses poisons and decoys.
     """
 
@@ -106,14 +106,14 @@ class Launcher:
         self,
         server: Supervisor,
         shapes: StagedShapes,
+        prep: Preparation,
         deadlines: Deadlines,
-        device: Device,
         rng: np.random.Generator,
     ) -> None:
         self._server = server
         self._shapes = shapes
+        self._prep = prep
         self._deadlines = deadlines
-        self._device = device
         self._rng = rng
         self._ordinary = bool(rng.integers(2))
         self.vitals: Vitals | None = None
@@ -122,7 +122,6 @@ class Launcher:
         self,
         loaded: LoadedCandidate,
         shape: int,
-        baseline_ns: float,
         bursts: Sequence[Burst],
         expected: Mapping[str, Expected],
         *,
@@ -133,7 +132,6 @@ class Launcher:
         Args:
             loaded: the candidate.
             shape: on which to launch it.
-            baseline_ns: a launch of the baseline, from which deadlines follow.
             bursts: in this order.
             expected: compared on the device where it can.
             read_telemetry: whether to read the device's state after the last burst.
@@ -143,14 +141,13 @@ class Launcher:
                 loaded,
                 shape,
                 burst,
-                baseline_ns,
-                {} if self._device.is_cpu or burst.inspect is None else expected,
+                {} if self._prep.device.is_cpu or burst.inspect is None else expected,
                 read_telemetry=read_telemetry and burst is bursts[-1],
             )
             for burst in bursts
         ]
         slowest_ns = loaded.slowest_ns.get(shape, 0.0)
-        results = self._server.run_bursts(requests, slowest_ns, apart=self._device.is_cpu)
+        results = self._server.run_bursts(requests, slowest_ns, apart=self._prep.device.is_cpu)
         for burst, request, seen in zip(bursts, requests, results, strict=True):
             if read_telemetry:
                 self.vitals = seen.vitals
@@ -161,7 +158,6 @@ class Launcher:
         self,
         loaded: LoadedCandidate,
         shape: int,
-        baseline_ns: float,
         burst: Burst,
         settle: float,
         seconds: float,
@@ -171,23 +167,21 @@ class Launcher:
         Raises:
             EnvironmentProblem: it has none.
         """
-        request = self._request(loaded, shape, burst, baseline_ns, {})
+        request = self._request(loaded, shape, burst, {})
         slowest_ns = loaded.slowest_ns.get(shape, 0.0)
         found = self._server.measure_energy(request, settle, seconds, slowest_ns)
         self.vitals = found.vitals
         return found.readings
 
-    def run_ahead(
-        self, loaded: LoadedCandidate, shape: int, baseline_ns: float, burst: Burst
-    ) -> None:
+    def run_ahead(self, loaded: LoadedCandidate, shape: int, burst: Burst) -> None:
         """Run a burst that is not inspected; on a GPU along with the next one, to save an answer.
 
         A failure then comes with that.
         """
-        if self._device.is_cpu:
-            deque(self.run(loaded, shape, baseline_ns, [burst], {}), maxlen=0)
+        if self._prep.device.is_cpu:
+            deque(self.run(loaded, shape, [burst], {}), maxlen=0)
             return
-        request = self._request(loaded, shape, burst, baseline_ns, {})
+        request = self._request(loaded, shape, burst, {})
         self._server.launch_ahead(request, loaded.slowest_ns.get(shape, 0.0))
 
     def _request(
@@ -195,7 +189,6 @@ class Launcher:
         loaded: LoadedCandidate,
         shape: int,
         burst: Burst,
-        baseline_ns: float,
         expected: Mapping[str, Expected],
         *,
         read_telemetry: bool = False,
@@ -205,7 +198,7 @@ class Launcher:
             launchable=self._bound(loaded, key),
             order=burst.order,
             poison=None if burst.keep_outputs else self._poison(),
-            deadline=self._deadline(loaded, shape, baseline_ns),
+            deadline=self._deadline(loaded, shape),
             inspect=burst.inspect,
             expected=expected,
             read_telemetry=read_telemetry,
@@ -224,17 +217,23 @@ class Launcher:
             loaded.launchables[key] = self._server.bind(
                 loaded.module, replace(cell, scratch=scratch), self._shapes[key].handle
             )
-            compiles = traits_of(self._device.backend).compiles_at_first_launch
+            compiles = traits_of(self._prep.device.backend).compiles_at_first_launch
             if compiles and (shape, not exact) not in loaded.launchables:
                 self._server.trigger_compile(loaded.launchables[key], 0, _POISONS[0][0])
                 loaded.compiling.add(shape)
         return loaded.launchables[key]
 
-    def _deadline(self, loaded: LoadedCandidate, shape: int, baseline_ns: float) -> float:
-        """Seconds for a launch, and for one that may still run before it."""
+    def _deadline(self, loaded: LoadedCandidate, shape: int) -> float:
+        """Seconds for a launch, and for one that may still run before it.
+
+        They follow from the baseline's time, on shapes that are not timed from its slowest.
+        """
         launches = 1 + (shape in loaded.compiling)
         loaded.compiling.discard(shape)
-        return launches * self._deadlines.of(baseline_ns)
+        known = self._prep.baseline_ns
+        if shape in self._prep.timed and shape not in known:
+            return launches * self._deadlines.control
+        return launches * self._deadlines.of(known.get(shape) or max(known.values()))
 
     def _poison(self) -> int:
         self._ordinary = not self._ordinary
@@ -244,6 +243,6 @@ class Launcher:
     def _decoy(self, key: StagingKey, burst: Burst) -> tuple[int, ...]:
         """A decoy buffer set, where a kernel could read which sets are restored beside its own."""
         unused = set(range(self._shapes[key].sets)).difference(burst.order)
-        if not self._device.is_cpu or not unused or burst.idle:
+        if not self._prep.device.is_cpu or not unused or burst.idle:
             return ()
         return (sorted(unused)[pick(len(unused), self._rng)],)

@@ -51,16 +51,15 @@ def recheck_timing(
     shape's last case, which a candidate that ran in the same child before may have passed on.
     """
     first, *_, last = prep.cases[shape]
-    known_ns = prep.baseline_ns[shape]
     renewable = [a for a in prep.arguments[shape] if a.name in first.contents and can_renew(a)]
 
     def retime() -> list[float]:
         """Time the baseline beside it, for the time that no device reports."""
-        session.time(baseline, first, prep.measure.cache, prep.measure, known_ns)
+        session.time(baseline, first, prep.measure.cache, prep.measure)
         return again()
 
     def on_common_inputs() -> FirstLaunch:
-        own, other = (session.time_single_launch(one, last, known_ns) for one in (loaded, baseline))
+        own, other = (session.time_single_launch(one, last) for one in (loaded, baseline))
         return FirstLaunch(own, other)
 
     common = () if unique_inputs and renewable else (on_common_inputs,)
@@ -68,14 +67,11 @@ def recheck_timing(
         return accept_or_retime(
             samples,
             retime,
-            known=lambda: session.time_single_launch(loaded, first, known_ns),
+            known=lambda: session.time_single_launch(loaded, first),
             new=itertools.chain(
                 (launch() for launch in common),
-                (
-                    session.time_on_new_inputs(loaded, baseline, last, one, known_ns)
-                    for one in renewed
-                ),
+                (session.time_on_new_inputs(loaded, baseline, last, one) for one in renewed),
             ),
-            overhead_ns=lambda: session.single_launch_overhead_ns(baseline, first, known_ns),
+            overhead_ns=lambda: session.single_launch_overhead_ns(baseline, first),
             unreported_ns=lambda: loaded.unreported_more(baseline, shape),
         )

@@ -15,7 +15,6 @@ from dataclasses import replace
 import numpy as np
 
 from tuner.candidate import Candidate
-from tuner.device import Device
 from tuner.errors import EnvironmentProblem
 from tuner.experiment.arguments import ResolvedArgument
 from tuner.experiment.model import Cache, Measure
@@ -25,6 +24,7 @@ from workers.bench.bursts import Burst, another_burst, pick, plan_bursts, random
 from workers.bench.deadlines import Deadlines
 from workers.bench.energy import millijoules_per_launch
 from workers.bench.launcher import Launcher, LoadedCandidate
+from workers.bench.preparation import Preparation
 from workers.bench.protocol import RunBurst
 from workers.bench.staged_shapes import StagedShapes, StagingKey
 from workers.bench.stopping import least_bursts, precise_enough, surely_slower
@@ -55,9 +55,8 @@ class BenchSession:
 
     Args:
         server: the child.
-        arguments: resolved arguments by shape.
+        prep: the experiment.
         deadlines: how long launches may take.
-        device: the child's.
         rng: decides orders, poisons and checked points.
         bounds: refuses impossible times.
     """
@@ -65,19 +64,17 @@ class BenchSession:
     def __init__(
         self,
         server: Supervisor,
-        arguments: Mapping[int, tuple[ResolvedArgument, ...]],
+        prep: Preparation,
         deadlines: Deadlines,
-        device: Device,
         rng: np.random.Generator,
         bounds: Bounds,
     ) -> None:
         self._server = server
         self._bounds = bounds
-        self._arguments = arguments
-        self._device = device
+        self._prep = prep
         self._rng = rng
-        self._shapes = StagedShapes(server, arguments, device.base_align)
-        self._launcher = Launcher(server, self._shapes, deadlines, device, rng)
+        self._shapes = StagedShapes(server, prep.arguments, prep.device.base_align)
+        self._launcher = Launcher(server, self._shapes, prep, deadlines, rng)
         self.notes: dict[str, None] = {}
 
     @property
@@ -118,9 +115,7 @@ class BenchSession:
             if (shape, exact) in loaded.launchables:
                 self._server.release(loaded.launchables.pop((shape, exact)))
 
-    def check(
-        self, loaded: LoadedCandidate, case: VerificationCase, baseline_ns: float, *, exact: bool
-    ) -> None:
+    def check(self, loaded: LoadedCandidate, case: VerificationCase, *, exact: bool) -> None:
         """One checked launch on a case's inputs.
 
         Where outputs are kept, another one before it on poisoned outputs: a kernel that recognises
@@ -132,33 +127,31 @@ class BenchSession:
         key = case.shape, exact
         poisoned = replace(case, keep_outputs=False)
         for asked in (poisoned, case) if case.keep_outputs else (case,):
-            target = (self._next_set(loaded, key, case.contents, baseline_ns),)
+            target = (self._next_set(loaded, key, case.contents),)
             if asked.keep_outputs:
                 self._shapes.ensure(key, self._shapes[key].original)
-                self._launch_unchecked(loaded, key, baseline_ns, target)
+                self._launch_unchecked(loaded, key, target)
             self._shapes.ensure(key, case.contents)
             order = target * case.launches
             plain = Burst(order, inspect=target[0], keep_outputs=asked.keep_outputs, exact=exact)
             bursts = [plain]
             if case.launches == 1 and not asked.keep_outputs:
                 bursts += [replace(plain, late=late) for late in loaded.late_writes(case.shape)]
-            deque(self._checked(loaded, baseline_ns, asked, bursts), maxlen=0)
+            deque(self._checked(loaded, asked, bursts), maxlen=0)
 
     def check_repeatedly(
-        self, loaded: LoadedCandidate, case: VerificationCase, baseline_ns: float, repeats: int
+        self, loaded: LoadedCandidate, case: VerificationCase, repeats: int
     ) -> None:
         """So many checked launches on the buffers that are timed: for errors that rarely show."""
         key = case.shape, False
         self._shapes.ensure(key, case.contents)
         targets = itertools.islice(self._shapes[key].order, repeats)
         bursts = [Burst((target,), inspect=target) for target in targets]
-        deque(self._checked(loaded, baseline_ns, case, bursts), maxlen=0)
+        deque(self._checked(loaded, case, bursts), maxlen=0)
 
-    def time_single_launch(
-        self, loaded: LoadedCandidate, case: VerificationCase, baseline_ns: float
-    ) -> float:
+    def time_single_launch(self, loaded: LoadedCandidate, case: VerificationCase) -> float:
         """Nanoseconds of one checked launch on a case's inputs."""
-        asked, seen = self._single(loaded, case.shape, case.contents, baseline_ns, case.expected)
+        asked, seen = self._single(loaded, case.shape, case.contents, case.expected)
         self._check(case, asked, seen)
         return seen.times[0]
 
@@ -168,26 +161,23 @@ class BenchSession:
         baseline: LoadedCandidate,
         like: VerificationCase,
         contents: Contents,
-        baseline_ns: float,
     ) -> FirstLaunch:
         """One launch on other contents, checked against the baseline.
 
         The baseline runs second, so that its answer is in no memory before.
         """
         (asked, seen), (_, other) = (
-            self._single(each, like.shape, contents, baseline_ns, {}) for each in (loaded, baseline)
+            self._single(each, like.shape, contents, {}) for each in (loaded, baseline)
         )
         assert other.inspection is not None
         wanted = agreeing(like, contents, other.inspection, self._named(like.shape))
         self._check(wanted, asked, seen)
         return FirstLaunch(seen.times[0], other.times[0])
 
-    def single_launch_overhead_ns(
-        self, baseline: LoadedCandidate, case: VerificationCase, baseline_ns: float
-    ) -> float:
+    def single_launch_overhead_ns(self, baseline: LoadedCandidate, case: VerificationCase) -> float:
         """Twice the nanoseconds by which a single launch of the baseline exceeds its timing."""
-        taken = (self.time_single_launch(baseline, case, baseline_ns) for _ in range(_TAKES))
-        return 2 * max(0.0, min(taken) - baseline_ns)
+        taken = (self.time_single_launch(baseline, case) for _ in range(_TAKES))
+        return 2 * max(0.0, min(taken) - self._prep.baseline_ns[case.shape])
 
     def time(
         self,
@@ -195,7 +185,6 @@ class BenchSession:
         case: VerificationCase,
         cache: Cache,
         measure: Measure,
-        baseline_ns: float,
         cutoff_ns: float = math.inf,
         *,
         check: bool = False,
@@ -210,19 +199,18 @@ class BenchSession:
             case: the inputs.
             cache: cold or hot.
             measure: launches to warm up and to time, and when that is enough.
-            baseline_ns: a launch of the baseline, from which deadlines follow.
             cutoff_ns: slower times need not be known.
             check: whether to check one launch on exactly aligned buffers first, in the same go.
         """
         before: list[Burst] = []
         if check:
             key = case.shape, True
-            target = self._next_set(loaded, key, case.contents, baseline_ns)
+            target = self._next_set(loaded, key, case.contents)
             self._shapes.ensure(key, case.contents)
             before.append(Burst((target,), inspect=target, exact=True))
         self._shapes.ensure((case.shape, False), case.contents)
         for _ in range(_TAKES):
-            samples = self._take(loaded, case, cache, measure, baseline_ns, cutoff_ns, before)
+            samples = self._take(loaded, case, cache, measure, cutoff_ns, before)
             before = []
             throttled = self.vitals.throttled if self.vitals else ()
             if not throttled:
@@ -256,7 +244,7 @@ class BenchSession:
         _, order = self._order(loaded, case.shape, cache, measure)
         for _ in range(_TAKES):
             readings = self._launcher.repeat(
-                loaded, case.shape, timed_ns, Burst(order), SETTLE_SECONDS, ENERGY_SECONDS
+                loaded, case.shape, Burst(order), SETTLE_SECONDS, ENERGY_SECONDS
             )
             vitals = self.vitals
             if vitals is None or not (vitals.throttled or vitals.others):
@@ -288,7 +276,6 @@ class BenchSession:
         case: VerificationCase,
         cache: Cache,
         measure: Measure,
-        baseline_ns: float,
         cutoff_ns: float,
         before: Sequence[Burst],
     ) -> list[float]:
@@ -300,7 +287,7 @@ class BenchSession:
         raced: list[tuple[float, int]] = []
 
         def run(bursts: Sequence[Burst]) -> None:
-            found = self._checked(loaded, baseline_ns, case, bursts, read_telemetry=True)
+            found = self._checked(loaded, case, bursts, read_telemetry=True)
             for burst, times in zip(bursts, found, strict=True):
                 samples.extend(times if burst.timed else ())
                 raced.extend([(min(times), len(burst.order))] if burst.raced else ())
@@ -309,7 +296,7 @@ class BenchSession:
         if math.isfinite(cutoff_ns):
             first = least_bursts([len(burst.order) if burst.raced else 0 for burst in planned])
         run([*before, *planned[:first]])
-        if surely_slower(raced, cutoff_ns, cpu=self._device.is_cpu):
+        if surely_slower(raced, cutoff_ns, cpu=self._prep.device.is_cpu):
             return samples or [raced[-1][0]]
         if first < len(planned):  # one was within the margin: it is not given up any more
             run(planned[first:])
@@ -325,7 +312,6 @@ class BenchSession:
         loaded: LoadedCandidate,
         key: StagingKey,
         contents: Contents | None,
-        baseline_ns: float,
     ) -> int:
         """The set for a launch on these contents.
 
@@ -337,7 +323,7 @@ class BenchSession:
             self._shapes.ensure(key, staged.original)
             count = 1 + pick(min(staged.sets, _MAX_CONTINUED), self._rng)
             order = tuple(dict.fromkeys(next(staged.order) for _ in range(count)))
-            self._launch_unchecked(loaded, key, baseline_ns, order)
+            self._launch_unchecked(loaded, key, order)
         return next(staged.order)
 
     def _single(
@@ -345,7 +331,6 @@ class BenchSession:
         loaded: LoadedCandidate,
         shape: int,
         contents: Contents,
-        baseline_ns: float,
         expected: Mapping[str, Expected],
     ) -> tuple[RunBurst, BurstResult]:
         """One launch on these contents, inspected.
@@ -353,22 +338,21 @@ class BenchSession:
         The contents are written twice, so that the second write reads from the page cache.
         """
         key = shape, False
-        target = self._next_set(loaded, key, None, baseline_ns)
+        target = self._next_set(loaded, key, None)
         self._shapes.refill(key, contents)
         self._shapes.refill(key, contents)
         burst = Burst((target,), inspect=target)
-        (one,) = self._launcher.run(loaded, shape, baseline_ns, [burst], expected)
+        (one,) = self._launcher.run(loaded, shape, [burst], expected)
         return one
 
     def _launch_unchecked(
-        self, loaded: LoadedCandidate, key: StagingKey, baseline_ns: float, order: tuple[int, ...]
+        self, loaded: LoadedCandidate, key: StagingKey, order: tuple[int, ...]
     ) -> None:
-        self._launcher.run_ahead(loaded, key[0], baseline_ns, Burst(order, exact=key[1]))
+        self._launcher.run_ahead(loaded, key[0], Burst(order, exact=key[1]))
 
     def _checked(
         self,
         loaded: LoadedCandidate,
-        baseline_ns: float,
         case: VerificationCase,
         bursts: Sequence[Burst],
         *,
@@ -376,7 +360,7 @@ class BenchSession:
     ) -> Iterator[tuple[float, ...]]:
         """Run bursts in order and check each that was inspected; yields their times."""
         completed = self._launcher.run(
-            loaded, case.shape, baseline_ns, bursts, case.expected, read_telemetry=read_telemetry
+            loaded, case.shape, bursts, case.expected, read_telemetry=read_telemetry
         )
         for burst in bursts:
             with naming_early_starts(late=burst.late is not None):
@@ -393,4 +377,4 @@ class BenchSession:
             check(case, seen.inspection, self._named(case.shape), asked.poison)
 
     def _named(self, shape: int) -> dict[str, ResolvedArgument]:
-        return {argument.name: argument for argument in self._arguments[shape]}
+        return {argument.name: argument for argument in self._prep.arguments[shape]}

@@ -37,10 +37,7 @@ class TrialRunner:
     ) -> None:
         self._server = server
         self._prep = prep
-        self._unknown_ns = deadlines.control / deadlines.factor * 1e9
-        self._session = BenchSession(
-            server, prep.arguments, deadlines, prep.device, rng, prep.bounds
-        )
+        self._session = BenchSession(server, prep, deadlines, rng, prep.bounds)
         self._rng = rng
         self._trials = 0
         self._loaded_builds = _builds(prep.setup.baseline)
@@ -150,24 +147,18 @@ class TrialRunner:
         self._session.stage(case, (measure.cache,), measure.repeats)
 
     def _check(self, loaded: LoadedCandidate, shape: int, number: int) -> None:
-        case = self._prep.cases[shape][number]
-        baseline_ns = self._prep.baseline_ns.get(shape, self._unknown_ns)
-        self._session.check(loaded, case, baseline_ns, exact=False)
+        self._session.check(loaded, self._prep.cases[shape][number], exact=False)
 
     def _samples(
-        self, loaded: LoadedCandidate, shape: int, cutoff: float = math.inf, *, check: bool = False
+        self,
+        loaded: LoadedCandidate,
+        shape: int,
+        cutoff_ns: float = math.inf,
+        *,
+        check: bool = False,
     ) -> list[float]:
-        measure = self._prep.measure
-        baseline_ns = self._prep.baseline_ns.get(shape, self._unknown_ns)
-        return self._session.time(
-            loaded,
-            self._prep.cases[shape][0],
-            measure.cache,
-            measure,
-            baseline_ns,
-            cutoff_ns=cutoff * baseline_ns,
-            check=check,
-        )
+        case, measure = self._prep.cases[shape][0], self._prep.measure
+        return self._session.time(loaded, case, measure.cache, measure, cutoff_ns, check=check)
 
     def _measure(
         self, loaded: LoadedCandidate, shape: int, cutoffs: Losses, *, check: bool = False
@@ -178,7 +169,7 @@ class TrialRunner:
         """
         baseline_ns = self._prep.baseline_ns[shape]
         cutoff = cutoffs[1 + shape] if cutoffs else math.inf
-        samples = self._samples(loaded, shape, cutoff, check=check)
+        samples = self._samples(loaded, shape, cutoff * baseline_ns, check=check)
         timed_ns = statistics.median(samples)
         if not within_cutoff(shape, timed_ns / baseline_ns, cutoffs):
             return cut_short(samples, baseline_ns)

@@ -55,7 +55,7 @@ class Timing:
     case: VerificationCase
 
     def samples(self, measure: Measure, cache: Cache = "cold", **more: float) -> list[float]:
-        return self.session.time(self.baseline, self.case, cache, measure, 1e6, **more)
+        return self.session.time(self.baseline, self.case, cache, measure, **more)
 
 
 @pytest.fixture(scope="module")
@@ -68,15 +68,14 @@ def open_timing(laboratory, tmp_path_factory) -> Iterator[Callable[[float], Timi
         servers.append(server := supervisor(folder))
         session = BenchSession(
             server,
-            prep.arguments,
+            prep,
             QUICK,
-            prep.device,
             np.random.default_rng(2),
             replace(prep.bounds, launch_ns=launch_ns),
         )
         session.stage(case, ("cold", "hot"), repeats=20)
         baseline = session.load(prep.setup.baseline)
-        session.check(baseline, case, 1e6, exact=False)
+        session.check(baseline, case, exact=False)
         return Timing(server, session, baseline, case)
 
     with opened_oracle(laboratory, folder) as (prep, oracle):
@@ -196,11 +195,11 @@ def test_an_error_that_rarely_shows_is_found_by_repeating(laboratory, timing) ->
         "if (i < n)", "if (runs[i]++ % 30 == 29) return; if (i < n)"
     )
     loaded = timing.session.load(laboratory.candidate(rarely))
-    timing.session.check(loaded, timing.case, 1e6, exact=False)
-    timing.session.check_repeatedly(loaded, timing.case, 1e6, 20)
+    timing.session.check(loaded, timing.case, exact=False)
+    timing.session.check_repeatedly(loaded, timing.case, 20)
     with pytest.raises(DeviceFailure, match="out"):
-        timing.session.check_repeatedly(loaded, timing.case, 1e6, 20)
-    timing.session.check_repeatedly(timing.baseline, timing.case, 1e6, 20)
+        timing.session.check_repeatedly(loaded, timing.case, 20)
+    timing.session.check_repeatedly(timing.baseline, timing.case, 20)
 
 
 def test_a_kernel_that_hangs_at_its_first_launch_costs_its_deadline() -> None:
@@ -275,15 +274,14 @@ def test_on_a_gpu_launches_that_are_not_looked_at_go_along_with_the_next(
         first, flipped = (oracle.case(0, spec) for spec in (FIRST, FLIPPED))
         session = BenchSession(
             server,
-            prep.arguments,
+            replace(prep, device=replace(prep.device, is_cpu=False)),
             QUICK,
-            replace(prep.device, is_cpu=False),
             np.random.default_rng(3),
             prep.bounds,
         )
         session.stage(first, ("cold",), repeats=20)
         baseline = session.load(prep.setup.baseline)
-        session.check(baseline, flipped, 1e6, exact=False)
+        session.check(baseline, flipped, exact=False)
         send, frames = Child.send, []
 
         def record(child, text, *more, **options):
@@ -291,7 +289,7 @@ def test_on_a_gpu_launches_that_are_not_looked_at_go_along_with_the_next(
             send(child, text, *more, **options)
 
         monkeypatch.setattr(Child, "send", record)
-        session.check(baseline, flipped, 1e6, exact=False)
+        session.check(baseline, flipped, exact=False)
         looked = [
             [one.inspect is not None for one in frame if isinstance(one, RunBurst)]
             for frame in frames
@@ -300,12 +298,12 @@ def test_on_a_gpu_launches_that_are_not_looked_at_go_along_with_the_next(
         assert all(len(each) > 1 and each.index(True) == len(each) - 1 for each in looked)
         loaded = session.load(false)
         with pytest.raises(DeviceFailure, match="wrong"):
-            session.check(loaded, flipped, 1e6, exact=False)
+            session.check(loaded, flipped, exact=False)
         loaded = session.load(crash)
 
         def check_often() -> None:
             for _ in range(8):
-                session.check(loaded, flipped, 1e6, exact=False)
+                session.check(loaded, flipped, exact=False)
 
         with pytest.raises(DeviceFailure) as failed:
             check_often()
