@@ -121,12 +121,13 @@ class Supervisor:
     def stage(self, arguments: Sequence[Staged], sets: int) -> int:
         """Stage a shape's arguments; returns a handle."""
         handle = next(self._handles)
-        self._tell(
+        self._expect(
+            protocol.Done,
             protocol.StageBuffers(
                 buffer_sets=handle,
                 arguments=tuple(arguments),
                 sets=sets,
-            )
+            ),
         )
         return handle
 
@@ -298,9 +299,6 @@ class Supervisor:
     ) -> None:
         """Send it in front of the next request, with which its failure comes."""
         self._held.append(_Pending(request, blobs, deadline))
-
-    def _tell(self, request: protocol.Request) -> None:
-        self._expect(protocol.Done, request)
 
     def _expect(self, kind: type[_R], request: protocol.Request) -> _R:
         return self._answer(kind, request)[0]

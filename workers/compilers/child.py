@@ -18,10 +18,10 @@ from workers.channel import Channel, ChannelClosed
 from workers.compilers.cache import CachedCompiler
 from workers.compilers.port import Compiler
 from workers.compilers.protocol import (
+    BUILD,
+    OPENING,
     CompilerUnavailable,
     Result,
-    decode_build,
-    decode_opening,
     encode_result,
 )
 
@@ -42,26 +42,20 @@ def _keep_freed_memory() -> None:
         mallopt(_MMAP_THRESHOLD, _HEAP_BYTES)
 
 
-def _open(adapter: BackendAdapter, device: Device, cache: Path | None) -> Compiler:
-    compiler = adapter.open_compiler(device)
-    compiler.compile(
-        Build(
-            language=device.backend,
-            file="nothing",
-            source=adapter.empty_kernel,
-            entries=("nothing",),
+def _opened(
+    adapter: BackendAdapter, device: Device, cache: Path | None
+) -> Compiler | CompilerUnavailable:
+    source, entries = adapter.empty_kernel, ("nothing",)
+    try:
+        compiler = adapter.open_compiler(device)
+        compiler.compile(
+            Build(language=device.backend, file="nothing", source=source, entries=entries)
         )
-    )
+    except EnvironmentProblem as problem:
+        return CompilerUnavailable(str(problem))
     if cache is None or compiler.fingerprint is None:
         return compiler
     return CachedCompiler(compiler, cache, compiler.fingerprint)
-
-
-def _opened(module: str, device: Device, cache: Path | None) -> Compiler | CompilerUnavailable:
-    try:
-        return _open(load(module), device, cache)
-    except EnvironmentProblem as problem:
-        return CompilerUnavailable(str(problem))
 
 
 def _compiled(compiler: Compiler | CompilerUnavailable, build: Build) -> Result:
@@ -78,11 +72,11 @@ def main(channel: Channel, arguments: Sequence[str]) -> None:
     module, opening = arguments
     os.nice(_NICENESS)
     _keep_freed_memory()
-    compiler = _opened(module, *decode_opening(opening))
+    compiler = _opened(load(module), *OPENING.validate_json(opening))
     channel.send(b"ready")
     while True:
         try:
             text, _ = channel.receive(0)
         except ChannelClosed:
             return
-        channel.send(*encode_result(_compiled(compiler, decode_build(text))))
+        channel.send(*encode_result(_compiled(compiler, BUILD.validate_json(text))))

@@ -29,32 +29,12 @@ class _Success:
 
 Result = Binary | Rejected | CompilerUnavailable
 
-_Opening = tuple[Device, Path | None]
-_OPENING: TypeAdapter[_Opening] = TypeAdapter(_Opening)
-_BUILD: TypeAdapter[Build] = TypeAdapter(Build)
+OPENING: TypeAdapter[tuple[Device, Path | None]] = TypeAdapter(tuple[Device, Path | None])
+"""What a process is opened with: the device to compile for, and the folder of kept binaries."""
+BUILD: TypeAdapter[Build] = TypeAdapter(Build)
 _RESULT: TypeAdapter[Any] = TypeAdapter(
     Annotated[_Success | Rejected | CompilerUnavailable, Field(discriminator="kind")]
 )
-
-
-def encode_opening(device: Device, cache: Path | None) -> str:
-    """The device to compile for and the folder of kept binaries as JSON."""
-    return _OPENING.dump_json((device, cache)).decode()
-
-
-def decode_opening(text: str) -> _Opening:
-    """The device and folder in a JSON text."""
-    return _OPENING.validate_json(text)
-
-
-def encode_build(build: Build) -> bytes:
-    """One compile as JSON."""
-    return _BUILD.dump_json(build)
-
-
-def decode_build(text: bytes) -> Build:
-    """The build in a JSON text."""
-    return _BUILD.validate_json(text)
 
 
 def encode_result(result: Result) -> tuple[bytes, list[bytes]]:

@@ -9,12 +9,7 @@ from tuner.errors import EnvironmentProblem
 from tuner.plan import Binary, Build
 from tuner.trial import Code, Rejected, Stage
 from workers.backends.registry import module_of, preloaded_modules
-from workers.compilers.protocol import (
-    CompilerUnavailable,
-    decode_result,
-    encode_build,
-    encode_opening,
-)
+from workers.compilers.protocol import BUILD, OPENING, CompilerUnavailable, decode_result
 from workers.confinement import device_sandbox
 from workers.forking import EXTERNAL, ChildFailed
 from workers.process import Child, physical_memory
@@ -50,7 +45,7 @@ class CompileWorker:
         kept = () if cache is None else (cache,)
         self._child = Child(
             "workers.compilers.child",
-            [module_of(device.backend), encode_opening(device, cache)],
+            [module_of(device.backend), OPENING.dump_json((device, cache)).decode()],
             preload=preloaded_modules(device.backend),
             memory_limit=min(MEMORY_BYTES, physical_memory() // 2),
             sandbox=device_sandbox(device.backend, folder, writable=kept),
@@ -101,7 +96,7 @@ class CompileWorker:
         self.ready()
         try:
             text, blobs = self._child.request(
-                encode_build(build),
+                BUILD.dump_json(build),
                 timeout=self._patience(timeout),
                 limit=_MAX_BINARY,
                 attempts=2,

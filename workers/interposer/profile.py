@@ -2,7 +2,8 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+from operator import add
 
 from workers.interposer.names import readable_name
 from workers.interposer.recording import Extent
@@ -116,12 +117,7 @@ def shape_key(shape: ShapeLine, scalars: dict[int, int]) -> tuple[object, ...]:
 
 def added(one: Counter, other: Counter) -> Counter:
     """The sum of two counters."""
-    return Counter(
-        eager=one.eager + other.eager,
-        in_graphs=one.in_graphs + other.in_graphs,
-        timed=one.timed + other.timed,
-        ns=one.ns + other.ns,
-    )
+    return Counter(*map(add, astuple(one), astuple(other)))
 
 
 def _total(shapes: Sequence[ShapeProfile]) -> float:

@@ -36,8 +36,10 @@ _MORE = re.compile(
     r"|__(?:CUDART|CUDACC_RTC_MINIMAL|TEXTURE|SURFACE)|<<<"
 )
 """Names of textures, surfaces, the runtime's types and macros, and launches by a kernel."""
-_HEAVY = {"cooperative_groups": re.compile(r"cooperative_groups(?:/\w+)?\.h")}
-"""Headers of the toolchain that take seconds to compile, by the namespace that they are for."""
+_GROUPS_HEADER = re.compile(r"cooperative_groups(?:/\w+)?\.h")
+"""Headers of the toolchain that take seconds to compile."""
+_GROUPS = re.compile(r"\bcooperative_groups\b(?!(?:/\w+)?\.h)")
+"""Use of what they declare."""
 
 _STD_NAME = re.compile(r"\bstd\s*::\s*([a-z_]\w*)")
 
@@ -90,13 +92,9 @@ def _program(
     used = {name for text in texts for name in _STD_NAME.findall(text)}
     beyond = bool(used - set(re.findall(r"\w+", prelude)))
     stand_ins = {}
-    unused = [
-        header
-        for space, header in _HEAVY.items()
-        if code.cut and not any(re.search(rf"\b{space}\b(?!(?:/\w+)?\.h)", t) for t in texts)
-    ]
+    no_groups = code.cut and not any(_GROUPS.search(text) for text in texts)
     for name in wanted:
-        if any(header.fullmatch(name) for header in unused):
+        if no_groups and _GROUPS_HEADER.fullmatch(name):
             stand_ins[name] = "\n"
             continue
         text = _stand_in(name, folders, beyond_prelude=beyond)
