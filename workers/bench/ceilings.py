@@ -53,13 +53,7 @@ def compiled_ahead(device: Device, *, known: bool) -> Compile:
 
 
 def measure_ceilings(server: Supervisor, device: Device, compile_all: Compile) -> Ceilings | str:
-    """A device's ceilings, or why they cannot be measured.
-
-    Args:
-        server: a child process.
-        device: the child's.
-        compile_all: compiles for it.
-    """
+    """The ceilings of a child's device, or why they cannot be measured."""
     kernels = adapter_of(device.backend).ceilings(device, SIDE)
     compiled = compile_all((kernels.build,))
     if isinstance(compiled, Rejected):

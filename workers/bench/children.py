@@ -24,11 +24,7 @@ _BYTE = StagedBuffer(
 class BenchChildren:
     """Makes supervisors of one device, and ends them all in :meth:`close`.
 
-    Args:
-        backend: the device's.
-        index: the device's.
-        deadlines: of every request.
-        folder: that the children may write to.
+    Their children may write to ``folder``.
     """
 
     def __init__(self, backend: str, index: int, deadlines: Deadlines, folder: Path) -> None:

@@ -20,14 +20,7 @@ from workers.integrity.launch_checks import VerificationCase
 
 
 class Examiner:
-    """The tools of one device.
-
-    Args:
-        backend: the device's.
-        index: the device's.
-        folder: for their files.
-        abort: set to end them.
-    """
+    """The tools of one device, with their files in ``folder``; ``abort`` is set to end them."""
 
     def __init__(self, backend: str, index: int, folder: Path, abort: threading.Event) -> None:
         self._launchers = Launchers(backend, index, folder, abort)

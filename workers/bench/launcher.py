@@ -92,14 +92,9 @@ def _quick(times: Iterable[float]) -> float:
 
 
 class Launcher:
-    """``vitals`` is the device's state when it was last read.
+    """Launches on ``shapes`` that are staged in a child.
 
-    Args:
-        server: the child.
-        shapes: staged in it.
-        prep: the experiment; its device may compare outputs itself, if it is a GPU.
-        deadlines: how long launches may take.
-        rng: chooses poisons and decoys.
+    ``vitals`` is the device's state when it was last read; ``rng`` chooses poisons and decoys.
     """
 
     def __init__(
@@ -129,12 +124,8 @@ class Launcher:
     ) -> Iterator[tuple[RunBurst, BurstResult]]:
         """Run bursts on one shape in order; yields what was asked, and the answer.
 
-        Args:
-            loaded: the candidate.
-            shape: on which to launch it.
-            bursts: in this order.
-            expected: compared on the device where it can.
-            read_telemetry: whether to read the device's state after the last burst.
+        A GPU compares outputs that are ``expected`` itself. With ``read_telemetry`` the device's
+        state is read after the last burst.
         """
         requests = [
             self._request(

@@ -43,13 +43,7 @@ _RECORD = TypeAdapter(OracleRecord)
 
 
 class OracleFiles:
-    """The cases of one baseline.
-
-    Args:
-        prep: the experiment and its baseline.
-        folder: of this process.
-        abort: set to give up waiting for another process.
-    """
+    """The cases of one baseline; ``abort`` is set to give up waiting for another process."""
 
     def __init__(self, prep: Preparation, folder: Path, abort: threading.Event) -> None:
         self._shared = None if prep.device.is_cpu else SharedFolder("answers", _key(prep))

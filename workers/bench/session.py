@@ -52,13 +52,7 @@ class BenchSession:
     """Staged shapes and loaded candidates of one child.
 
     Raises :class:`DeviceFailure`; after a sticky one it is of no use. ``notes`` are for the report.
-
-    Args:
-        server: the child.
-        prep: the experiment.
-        deadlines: how long launches may take.
-        rng: decides orders, poisons and checked points.
-        bounds: refuses impossible times.
+    ``rng`` decides orders, poisons and checked points; ``bounds`` refuse impossible times.
     """
 
     def __init__(
@@ -192,15 +186,8 @@ class BenchSession:
         """Nanoseconds per launch, after warm-up, checked at random points.
 
         Taken again, a few times, if the device was throttled meanwhile. Stops early once it is
-        surely slower than ``cutoff_ns``, with the samples so far; never before it was checked.
-
-        Args:
-            loaded: the candidate.
-            case: the inputs.
-            cache: cold or hot.
-            measure: launches to warm up and to time, and when that is enough.
-            cutoff_ns: slower times need not be known.
-            check: whether to check one launch on exactly aligned buffers first, in the same go.
+        surely slower than ``cutoff_ns``, with the samples so far; never before it was checked. With
+        ``check`` one launch on exactly aligned buffers is checked first, in the same go.
         """
         before: list[Burst] = []
         if check:
@@ -228,14 +215,8 @@ class BenchSession:
     ) -> float:
         """Millijoules per launch, from launches repeated for some tenths of a second.
 
-        Taken again, a few times, if the device was throttled or used by others meanwhile.
-
-        Args:
-            loaded: the candidate.
-            case: the inputs.
-            cache: cold or hot.
-            measure: as for :meth:`time`, of which the same graph is repeated.
-            timed_ns: what :meth:`time` found for a launch.
+        Taken again, a few times, if the device was throttled or used by others meanwhile. Repeats
+        the launches that :meth:`time` timed, and found to take ``timed_ns`` each.
 
         Raises:
             EnvironmentProblem: the device has no energy counter, or others use it all the time.

@@ -37,13 +37,7 @@ class StagedShape:
 
 
 class StagedShapes:
-    """What is staged, by key.
-
-    Args:
-        server: the child.
-        arguments: resolved arguments by shape.
-        base_align: how an allocator of the device aligns, in bytes.
-    """
+    """What is staged, by key; an allocator of the device aligns to ``base_align`` bytes."""
 
     def __init__(
         self,

@@ -166,13 +166,10 @@ class Supervisor:
         """For each in turn: restore, launch, inspect a set if requested.
 
         All run before the first result is yielded, so that the device never waits; the first
-        failure is the last result. With ``apart`` each waits for the one before, the child learns
-        which set to inspect after the launches, and compares nothing.
-
-        Args:
-            requests: of one kernel on one shape.
-            slowest_ns: its slowest launch so far, 0 if there was none.
-            apart: for kernels that share the child's memory.
+        failure is the last result. With ``apart``, for kernels that share the child's memory, each
+        waits for the one before, the child learns which set to inspect after the launches, and
+        compares nothing. All are of one kernel on one shape, where its slowest launch so far took
+        ``slowest_ns``; 0 if there was none.
         """
         if not apart:
             yield from self._together(requests, slowest_ns)

@@ -77,9 +77,7 @@ class TrialRunner:
     def trial(self, candidate: Candidate, cutoffs: Losses = ()) -> Outcome:
         """Verify and time the candidate on every shape, in full where it is within the cut-offs.
 
-        Args:
-            candidate: the candidate.
-            cutoffs: see :mod:`tuner.racing`; without them everything is measured in full.
+        Without those of :mod:`tuner.racing` everything is measured in full.
 
         Raises:
             ChildLost: perhaps not the candidate's fault; retry in another child.

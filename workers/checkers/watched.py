@@ -35,14 +35,7 @@ class Launched:
 
 
 class WatchedLauncher:
-    """One launcher, started at once. Ends with :meth:`launch` or :meth:`close`.
-
-    Args:
-        tool: what watches it.
-        backend: whose devices it opens.
-        index: the device's.
-        abort: set to end it.
-    """
+    """One launcher, started at once. Ends with :meth:`launch`, :meth:`close` or ``abort``."""
 
     def __init__(self, tool: Tool, backend: str, index: int, abort: threading.Event) -> None:
         self.tool = tool
@@ -108,11 +101,7 @@ class WatchedLauncher:
 class Launchers:
     """The launchers of one device's tools, some of them begun before their jobs are known.
 
-    Args:
-        backend: the device's.
-        index: the device's.
-        folder: for logs.
-        abort: set to end them.
+    They log to ``folder``, and end if ``abort`` is set.
     """
 
     def __init__(self, backend: str, index: int, folder: Path, abort: threading.Event) -> None:

@@ -26,12 +26,7 @@ _VALUE = re.compile(r"[\w.+-]*")
 
 
 class PrecompiledHeaders:
-    """The files of one process.
-
-    Args:
-        nvrtc: the compiler.
-        folders: the toolkit's headers.
-    """
+    """The files of one process, made of the toolkit's headers in ``folders``."""
 
     def __init__(self, nvrtc: ModuleType, folders: tuple[Path, ...]) -> None:
         self._nvrtc = nvrtc
