@@ -22,9 +22,6 @@ from tuner.errors import SpecError
 from tuner.files import UnreadableFile, first_problem, read_bounded
 from tuner.printable import printable_line
 
-FORMAT = 1
-"""Raised with every change that readers of older recordings cannot skip."""
-
 FILE, IMAGES, BUFFERS = "capture.json", "images", "buffers"
 MAX_RECORDING_BYTES = 64 << 20
 """Largest ``capture.json``: that of 64 shapes with 4 KiB of parameters has less than 1 MiB."""
@@ -187,7 +184,10 @@ class Launch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """The content of ``capture.json``; ``launches`` refer to ``kernels`` by index."""
+    """The content of ``capture.json``; ``launches`` refer to ``kernels`` by index.
+
+    ``format`` is raised with every change that readers of older recordings cannot skip.
+    """
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
     format: Literal[1]

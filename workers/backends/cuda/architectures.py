@@ -8,22 +8,9 @@ from tuner.device import Device
 from tuner.errors import SpecError
 
 #: What CUDA devices can hold in a buffer.
-DTYPES = (
-    "bool",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "uint8",
-    "uint16",
-    "uint32",
-    "uint64",
-    "float16",
-    "bfloat16",
-    "float32",
-    "float64",
-    "float8_e4m3",
-    "float8_e5m2",
+DTYPES = tuple(
+    "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64 "
+    "float8_e4m3 float8_e5m2".split()
 )
 
 NO_DRIVER = "none: limits from the table of architectures"

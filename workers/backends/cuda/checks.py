@@ -35,16 +35,8 @@ MODES = ("close", "exact", "ulp")
 """Modes compared on the device; ``unordered`` outputs go to the supervisor, with their keys."""
 
 _SOURCE = "checks.cu"
-_ENTRIES = (
-    "restore_sets",
-    "spoil_shared",
-    "find_damage",
-    "digest",
-    "compare",
-    "sweep",
-    "busy",
-    "hold",
-    "write_late",
+_ENTRIES = tuple(
+    "restore_sets spoil_shared find_damage digest compare sweep busy hold write_late".split()
 )
 _THREADS = 256
 _MAX_BLOCKS = 1024
