@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from tuner.errors import EnvironmentProblem
 from workers.channel import POLL_SECONDS, Channel, ChannelClosed, Frame, channel_sockets
 from workers.confinement import Sandbox
 from workers.forking import (
@@ -103,6 +104,20 @@ class Child:
             if failure.how not in _RETRIED or self._closed:
                 raise
             self._start()
+
+    def begin(self, name: str) -> None:
+        """Start the process, which is called ``name`` in messages.
+
+        Raises:
+            ChildFailed: it was killed or lost, twice in a row; another attempt may succeed.
+            EnvironmentProblem: it does not start.
+        """
+        try:
+            self.start()
+        except ChildFailed as failure:
+            if failure.how in EXTERNAL:
+                raise
+            raise EnvironmentProblem(f"the {name} does not start: {failure}") from None
 
     def _start(self) -> None:
         with self._guard:

@@ -111,8 +111,7 @@ class ResolvedArgument:
     @property
     def size(self) -> int:
         """Bytes from the first element to the end of the last one, gaps of strides included."""
-        span = sum((n - 1) * step for n, step in zip(self.shape, self.strides, strict=True))
-        return (span + 1) * item_bytes(self.dtype)
+        return spanned(self.shape, self.strides) * item_bytes(self.dtype)
 
     @property
     def is_buffer(self) -> bool:
@@ -226,6 +225,13 @@ def _resolve(argument: Argument, symbols: Mapping[str, Value]) -> ResolvedArgume
 def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
     """The strides of a contiguous array, in elements."""
     return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
+
+
+def spanned(shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
+    """Elements from the first to the last one, gaps included; none where an extent is 0."""
+    if 0 in shape:
+        return 0
+    return 1 + sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
 
 
 def _check_disjoint(shape: tuple[int, ...], strides: tuple[int, ...]) -> None:

@@ -21,7 +21,7 @@ from workers.bench.deadlines import Deadlines
 from workers.channel import Frame
 from workers.confinement import device_sandbox
 from workers.devices.port import DeviceFailure, Inspection, Rotation, Staged
-from workers.forking import EXTERNAL, ChildFailed
+from workers.forking import ChildFailed
 from workers.integrity.time_bounds import refuse_implausible
 from workers.process import Child
 from workers.scratch import runtime_directory
@@ -95,18 +95,8 @@ class Supervisor:
         return self._child.pid
 
     def start(self) -> None:
-        """Start the child if none runs.
-
-        Raises:
-            ChildFailed: it was killed or lost, twice in a row; another attempt may succeed.
-            EnvironmentProblem: it does not start.
-        """
-        try:
-            self._child.start()
-        except ChildFailed as failure:
-            if failure.how in EXTERNAL:
-                raise
-            raise EnvironmentProblem(f"the bench process does not start: {failure}") from None
+        """Start the child if none runs; raises as :meth:`Child.begin`."""
+        self._child.begin("bench process")
 
     def describe(self) -> tuple[Device, str]:
         """The device and its identity."""

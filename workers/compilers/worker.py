@@ -11,7 +11,7 @@ from tuner.trial import Code, Rejected, Stage
 from workers.backends.registry import module_of, preloaded_modules
 from workers.compilers.protocol import BUILD, OPENING, CompilerUnavailable, decode_result
 from workers.confinement import device_sandbox
-from workers.forking import EXTERNAL, ChildFailed
+from workers.forking import ChildFailed
 from workers.process import Child, physical_memory
 from workers.scratch import PrivateFolder
 
@@ -59,16 +59,9 @@ class CompileWorker:
     def ready(self) -> None:
         """Start the process and open its compiler, which takes as long as a few compiles.
 
-        Raises:
-            ChildFailed: it was killed or lost, twice in a row; another attempt may succeed.
-            EnvironmentProblem: it does not start.
+        Raises as :meth:`Child.begin`.
         """
-        try:
-            self._child.start()
-        except ChildFailed as failure:
-            if failure.how in EXTERNAL:
-                raise
-            raise EnvironmentProblem(f"the compile process does not start: {failure}") from None
+        self._child.begin("compile process")
 
     def compile(
         self, builds: Sequence[Build], timeout: float = 120.0

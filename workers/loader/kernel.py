@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from tuner.errors import EnvironmentProblem, SpecError
-from tuner.experiment.arguments import holds, item_bytes
+from tuner.experiment.arguments import holds, item_bytes, spanned
 from tuner.experiment.model import ITEM_BYTES, Argument
 from tuner.export.manifest import NAME, Served, check_manifest, read_manifest
 from tuner.files import UnreadableFile, inside, read_bounded
@@ -31,7 +31,6 @@ from workers.loader.signature import (
     checked_size,
     extents,
     own_value,
-    spanned,
 )
 
 _MOST_BYTES = 64 << 20

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tuner.errors import SpecError
-from tuner.experiment.arguments import holds, item_bytes, passed_bytes, row_major
+from tuner.experiment.arguments import holds, item_bytes, passed_bytes, row_major, spanned
 from tuner.experiment.constants import fixed_scalars
 from tuner.experiment.contents import follows
 from tuner.experiment.model import Argument, Experiment
@@ -303,13 +303,6 @@ def extents(argument: Argument, symbols: Shape) -> tuple[tuple[int, ...], tuple[
     if argument.strides:
         return shape, tuple(_size(one, symbols) for one in argument.strides)
     return shape, row_major(shape)
-
-
-def spanned(shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
-    """Elements from the first to the last one, gaps included."""
-    if 0 in shape:
-        return 0
-    return 1 + sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
 
 
 def _size(expression: Expression, symbols: Mapping[str, Value]) -> int:

@@ -92,12 +92,6 @@ class LateCopy:
     size: int
 
 
-def checks_build() -> Build:
-    """The build of the bench's kernels."""
-    source = Path(__file__).with_name(_SOURCE).read_text()
-    return Build(language="cuda", file=_SOURCE, source=source, entries=_ENTRIES)
-
-
 class Arguments:
     """The arguments of one launch of the bench's kernels; kept until it is captured."""
 
@@ -129,11 +123,12 @@ def worst_of(blocks: np.ndarray[Any, Any]) -> ArrayComparison:
 
 def _compiled(device: Device) -> Binary | Rejected:
     """The kernels, taken from the folder that a bench's children share if one has compiled them."""
+    source = Path(__file__).with_name(_SOURCE).read_text()
+    build = Build(language="cuda", file=_SOURCE, source=source, entries=_ENTRIES)
     compiler = open_compiler(device)
-    folder = os.environ.get(CHECKS_FOLDER)
-    if folder is None:
-        return compiler.compile(checks_build())
-    return CachedCompiler(compiler, Path(folder), compiler.fingerprint).compile(checks_build())
+    if (folder := os.environ.get(CHECKS_FOLDER)) is None:
+        return compiler.compile(build)
+    return CachedCompiler(compiler, Path(folder), compiler.fingerprint).compile(build)
 
 
 class Checks:

@@ -16,12 +16,11 @@ import numpy as np
 
 from tuner.device import Device
 from tuner.errors import SpecError
-from tuner.experiment.arguments import row_major
+from tuner.experiment.arguments import row_major, spanned
 from tuner.plan import Binary, KernelStep
 from workers.backends.cuda.argument_blocks import CudaLaunches
 from workers.backends.cuda.driver import Cuda, described, import_cuda
 from workers.loader.port import ArrayView, BoundCell
-from workers.loader.signature import spanned
 
 _KEPT_LAYOUTS = 4096
 """Distinct extents of arrays whose sizes are remembered."""
