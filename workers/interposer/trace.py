@@ -159,38 +159,24 @@ class NoteLine:
     about: Line
 
 
-LogLine = (
-    DeviceLine
-    | KernelLine
-    | PointersLine
-    | ShapeLine
-    | ImageLine
-    | CaptureLine
-    | DecisionLine
-    | DifferenceLine
-    | NoteLine
-)
-
-
 def _kind(given: Any) -> str | None:
     """The first key of a line says what it is."""
     return next(iter(given), None) if isinstance(given, dict) else None
 
 
-_LINE: TypeAdapter[LogLine] = TypeAdapter(
-    Annotated[
-        Annotated[DeviceLine, Tag("device")]
-        | Annotated[KernelLine, Tag("kernel")]
-        | Annotated[PointersLine, Tag("pointers_of")]
-        | Annotated[ShapeLine, Tag("shape")]
-        | Annotated[ImageLine, Tag("image")]
-        | Annotated[CaptureLine, Tag("capture")]
-        | Annotated[DecisionLine, Tag("decision")]
-        | Annotated[DifferenceLine, Tag("difference")]
-        | Annotated[NoteLine, Tag("note")],
-        Discriminator(_kind),
-    ]
-)
+LogLine = Annotated[
+    Annotated[DeviceLine, Tag("device")]
+    | Annotated[KernelLine, Tag("kernel")]
+    | Annotated[PointersLine, Tag("pointers_of")]
+    | Annotated[ShapeLine, Tag("shape")]
+    | Annotated[ImageLine, Tag("image")]
+    | Annotated[CaptureLine, Tag("capture")]
+    | Annotated[DecisionLine, Tag("decision")]
+    | Annotated[DifferenceLine, Tag("difference")]
+    | Annotated[NoteLine, Tag("note")],
+    Discriminator(_kind),
+]
+_LINE: TypeAdapter[LogLine] = TypeAdapter(LogLine)
 
 
 @dataclass(frozen=True, slots=True)
