@@ -73,7 +73,7 @@ def run(
         use_patterns=use_patterns,
     ) as new:
         # The run directory keeps the fleet.
-        _follow(new.running, new.folder, replace(where, fleet=None), as_json=as_json)
+        follow_run(new.running, new.folder, replace(where, fleet=None), as_json=as_json)
     with _reminding(new.guesses):
         learn = partial(patterns.leave, settings)
         report.conclude(new.folder, as_json=as_json, learn=learn)
@@ -160,7 +160,7 @@ def resume(
         place.check(view.experiment.kernel.language)
         if seconds is not None:
             allow_seconds(folder, seconds)
-        _follow(_start(place, folder, where), folder, where, as_json=as_json)
+        follow_run(_start(place, folder, where), folder, where, as_json=as_json)
     report.conclude(folder, as_json=as_json, learn=partial(patterns.leave, settings))
 
 
@@ -234,7 +234,7 @@ def _with_budget(experiment: Experiment, trials: int | None, seconds: float | No
     return replace(experiment, search=search)
 
 
-def _follow(run: Running, folder: Path, where: Placement, *, as_json: bool) -> None:
+def follow_run(run: Running, folder: Path, where: Placement, *, as_json: bool) -> None:
     """Show progress until the run ends; a first signal ends it in order, a second at once.
 
     Raises:

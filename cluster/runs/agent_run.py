@@ -136,7 +136,7 @@ class AgentRun:
             baseline = await Steps(steps, time.monotonic).take(BASELINE_STEP, BASELINES, first)
             discard_summary(self._path)
             ending = await run_rounds(
-                _task(self._path, experiment, agents, baseline),
+                loop_task(self._path, experiment, agents, baseline),
                 StoppableModel(
                     model,
                     self._path / STEPS,
@@ -152,7 +152,8 @@ class AgentRun:
         _keep(directory, ending)
 
 
-def _task(run: Path, experiment: Experiment, agents: AgentSettings, baseline: Baseline) -> Task:
+def loop_task(run: Path, experiment: Experiment, agents: AgentSettings, baseline: Baseline) -> Task:
+    """What the loop of rounds is given; measured ceilings come before known ones."""
     device, ceilings = baseline.device, baseline.ceilings
     return Task(
         experiment=experiment,

@@ -7,7 +7,7 @@ import pytest
 
 from cluster.cli.console import Activity
 from cluster.commands.results import stop
-from cluster.commands.runs import _follow
+from cluster.commands.runs import follow_run
 from cluster.runs.placement import Placement
 from cluster.runs.run_process import RunProcess
 from cluster.runs.search_run import SearchRun
@@ -110,7 +110,7 @@ def test_a_run_on_a_node_that_is_drained_ends_with_143_and_the_command_that_resu
 
     path = begin(tmp_path, 60)
     with pytest.raises(SystemExit) as ended:
-        _follow(Drained(), path, Placement(fleet="ray"), as_json=False)
+        follow_run(Drained(), path, Placement(fleet="ray"), as_json=False)
     assert ended.value.code == 143
     said = capsys.readouterr().err
     assert f"is being drained; continue with: kernelwright resume {path} --fleet ray\n" in said

@@ -6,7 +6,7 @@ import pytest
 
 from agents.settings import AgentSettings
 from agents.static_profile import UNKNOWN
-from cluster.runs.agent_run import _task
+from cluster.runs.agent_run import loop_task
 from cluster.runs.evaluator import Baseline
 from tests.tuner.engine.driving import CPU, GPU, experiment
 from tuner.ceilings import Ceilings
@@ -31,11 +31,11 @@ def test_floors_are_measured_where_they_can_be(tmp_path, device, cache, ceilings
     cost = Cost(bytes=Expression.parse("8 * n"))
     problem = replace(experiment(), cost=cost, measure=Measure(cache=cache))
     baseline = Baseline(device=device, times_us=(1.0, 2.0), static=UNKNOWN, ceilings=ceilings)
-    assert _task(tmp_path, problem, AgentSettings(), baseline).floor_us == floors
+    assert loop_task(tmp_path, problem, AgentSettings(), baseline).floor_us == floors
 
 
 def test_no_time_is_expected_below_an_empty_launch(tmp_path):
     slow = replace(MEASURED, launch_ns=5000.0)
     problem = replace(experiment(), cost=Cost(bytes=Expression.parse("8 * n")))
     baseline = Baseline(device=PINS, times_us=(1.0, 2.0), static=UNKNOWN, ceilings=slow)
-    assert _task(tmp_path, problem, AgentSettings(), baseline).floor_us == (5.0, 8.192)
+    assert loop_task(tmp_path, problem, AgentSettings(), baseline).floor_us == (5.0, 8.192)

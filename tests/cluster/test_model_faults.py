@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 
-from agents.llm.network import NetworkModel
 from agents.llm.port import ModelUnavailable
 from agents.rounds_summary import read_summary
 from agents.settings import AgentSettings, with_agent_settings
@@ -25,7 +24,7 @@ MODEL = "openai/gpt-4o-mini"
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch):
-    monkeypatch.setattr(NetworkModel, "_pause", lambda *_: 0.0)
+    monkeypatch.setattr("random.uniform", lambda *_: 0.0)
 
 
 def begin(path, url, **agents):
