@@ -39,12 +39,15 @@ _ON_RAY = ("elastic", "fleets", "killed_in_turn", "killed_on_ray", "ray_driver",
 _OF_ONE_RUN = ("command_line", "python_api", "verify")
 _WITH_MODELS = ("agent_run", "model_faults", "network_models", "places")
 _TOGETHER = {
-    **{f"tests/cluster/test_{name}.py": "ray" for name in _ON_RAY},
     **{f"tests/cluster/test_{name}.py": "run" for name in _OF_ONE_RUN},
+    **{f"tests/cluster/test_{name}.py": "ray" for name in _ON_RAY},
     **{f"tests/cluster/test_{name}.py": "models" for name in _WITH_MODELS},
     **{f"tests/agents/llm/test_{name}.py": "models" for name in ("network", "relaying")},
 }
-"""Files whose tests share what takes long: one Ray, one finished run, or LiteLLM's import."""
+"""Files whose tests share what takes long: one finished run, one Ray, or LiteLLM's import.
+
+Commands are run before their process joins Ray for good, which they would refuse.
+"""
 
 _SLOW_SECONDS = 1800
 """The time limit of a test of the slow tier: a thousand examples may take 4 minutes of a core."""
