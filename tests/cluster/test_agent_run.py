@@ -399,7 +399,7 @@ def test_where_the_model_side_gives_out_the_exit_code_is_5(tmp_path, replies, ar
 def test_through_a_mailbox_it_waits_with_6_and_goes_on_when_answered(tmp_path):
     spec, run, box = write_experiment(tmp_path / "spec", spec=ONE_ROUND), tmp_path / "run", tmp_path
     begun = ("--model", f"mailbox:{box / 'box'}", "--fleet", "local", "--run-dir", run)
-    result = kernelwright("run", spec, *begun, "--exit-when-waiting")
+    result = kernelwright("run", spec, *begun, "--trials", 1, "--exit-when-waiting")
     for role in (Role.PLANNING, Role.GENERATION):
         assert result.returncode == 6, result.stderr
         again = f"kernelwright resume {run} --exit-when-waiting\n"

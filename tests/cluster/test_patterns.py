@@ -37,9 +37,8 @@ def test_what_won_before_is_tried_first(tmp_path):
     PatternStore(tmp_path / "home" / "patterns").add(left)
     (tmp_path / "home" / "patterns" / "bad.json").write_text("?")
     run = tmp_path / "run"
-    result = kernelwright_at(
-        tmp_path / "home", "run", spec, "--patterns", "--fleet", "local", "--run-dir", run
-    )
+    options = ("--patterns", "--trials", 1, "--fleet", "local", "--run-dir", run)
+    result = kernelwright_at(tmp_path / "home", "run", spec, *options)
     assert result.returncode == 0, result.stderr
     assert f"tried first: gelu ({left.name})" in result.stderr
     assert "bad.json: is not a pattern" in result.stderr

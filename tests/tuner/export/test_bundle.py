@@ -264,7 +264,7 @@ def test_the_header_says_what_the_lowering_says(make, tmp_path):
     experiment = make()
     device = cuda_device(90) if experiment.kernel.language == "cuda" else opencl_cpu()
     shapes = shapes_around(experiment)
-    for number, configuration in enumerate(corners(experiment)[:3]):
+    for number, configuration in enumerate(corners(experiment)[:2]):
         files = export_files(run_of(experiment, device, configuration, configuration))
         prefix = next(name for name in files if name.endswith(".h") and "select(" in files[name])
         prefix = prefix.removesuffix(".h")

@@ -79,8 +79,8 @@ def test_what_was_appended_is_read_by_others_and_by_the_next_writer(tmp_path, li
 
 def test_cut_at_every_byte_it_keeps_all_whole_lines_and_goes_on(tmp_path, lines):
     path = tmp_path / "journal.jsonl"
-    entries = ENTRIES[:12]
-    whole = b"".join(lines[:13])
+    entries = ENTRIES[:6]
+    whole = b"".join(lines[:7])
     for cut in range(len(whole) + 1):
         write(path, whole[:cut])
         kept = entries[: max(0, whole[:cut].count(b"\n") - 1)]

@@ -34,7 +34,15 @@ def test_a_copys_time_is_the_least_but_for_an_empty_launch():
     )
 
 
-@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize(
+    "arch",
+    [
+        pytest.param(
+            arch, marks=() if arch in (ARCHITECTURES[0], ARCHITECTURES[-1]) else pytest.mark.slow
+        )
+        for arch in ARCHITECTURES
+    ],
+)
 def test_its_kernels_compile_for_every_gpu_without_spilling(arch):
     device = device_for(arch)
     compiled = open_compiler(device).compile(ceilings(device, SIDE).build)

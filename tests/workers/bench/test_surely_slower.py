@@ -58,7 +58,9 @@ def race(key, seed: int, bursts: int, launches: int) -> tuple[int, int]:
     return lost, shortened
 
 
-@pytest.mark.parametrize(("bursts", "launches"), [(BURSTS, LAUNCHES), (24, 1)])
+@pytest.mark.parametrize(
+    ("bursts", "launches"), [(BURSTS, LAUNCHES), pytest.param(24, 1, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("key", RANGES, ids=" ".join)
 def test_the_best_of_a_space_is_not_lost_on_the_noise_of_a_gpu(key, bursts, launches):
     lost, shortened = race(key, 5, bursts, launches)
