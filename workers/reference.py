@@ -34,6 +34,7 @@ from workers.channel import Channel, ChannelClosed
 from workers.confinement import Sandbox
 from workers.elements import is_float, suits_float32
 from workers.forking import ChildFailed
+from workers.heap import keep_freed_memory
 from workers.process import Child
 from workers.scratch import PrivateFolder
 
@@ -46,6 +47,8 @@ _ROUNDED, _CHANGES = 3, 8.0
 """How often inputs are rounded, and how many times the largest change a sum's error may be."""
 _HALF_STEP = (2.0**-24, 2.0**-53)
 """Half a step between numbers near 1: of float32, also for narrower types, and of float64."""
+_KEPT_BYTES, _HEAP_BYTES = 256 << 20, 128 << 20
+"""Freed memory that a process keeps, and the largest array in it: a quarter of a call's time."""
 _SAID = 300
 """Characters shown of an exception's message, at most."""
 
@@ -324,6 +327,7 @@ def _remedy(error: Exception) -> str:
 def main(channel: Channel, arguments: Sequence[str]) -> None:
     """Serve until the channel closes."""
     (folder,) = arguments
+    keep_freed_memory(_KEPT_BYTES, _HEAP_BYTES)
     channel.send(b"ready")
     functions = _Functions(Path(folder))
     while True:

@@ -4,7 +4,6 @@ One build in, one result out. No candidate code runs here, but a compiler may cr
 Reports that it is ready once the compiler is, which takes as long as a few compiles.
 """
 
-import ctypes
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,22 +23,15 @@ from workers.compilers.protocol import (
     Result,
     encode_result,
 )
+from workers.heap import keep_freed_memory
 
 _NICENESS = 10
 """All cores compile, but a device that is timing must not wait for one."""
 
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
-"""Parameters of glibc's ``mallopt``."""
 _KEPT_BYTES, _HEAP_BYTES = 64 << 20, 32 << 20
-"""Freed memory that is kept, and the largest allocations from it; a compile takes a few MiB."""
+"""Freed memory that is kept, and the largest allocations from it; a compile takes a few MiB.
 
-
-def _keep_freed_memory() -> None:
-    """Spare each compile two thousand page faults, a fifteenth of its time, where glibc is used."""
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
-        mallopt(_MMAP_THRESHOLD, _HEAP_BYTES)
+It spares each compile two thousand page faults, a fifteenth of its time."""
 
 
 def _opened(
@@ -71,7 +63,7 @@ def main(channel: Channel, arguments: Sequence[str]) -> None:
     """Serve until the channel closes."""
     module, opening = arguments
     os.nice(_NICENESS)
-    _keep_freed_memory()
+    keep_freed_memory(_KEPT_BYTES, _HEAP_BYTES)
     compiler = _opened(load(module), *OPENING.validate_json(opening))
     channel.send(b"ready")
     while True:
