@@ -489,6 +489,35 @@ def test_pinned_files_leave_in_the_order_of_use(tmp_path):
     assert len(runtime.allocations) == 1
 
 
+def test_the_pinned_memory_of_a_forgotten_file_serves_others_that_fit(tmp_path):
+    cuda, runtime, _ = fake_cuda()
+    pinned = PinnedFiles(cuda, 0, capacity=2500)
+    place = runtime.malloc(1001)
+    for name, size in (("a", 1000), ("b", 400), ("c", 1000), ("d", 1001)):
+        path = tmp_path / name
+        path.write_bytes(name.encode() * size)
+        assert pinned.size(str(path)) == size
+        pinned.copy(str(path), place)
+        assert view(place, min(size, 1000)).tobytes() == name.encode() * min(size, 1000)
+        pinned.forget([str(path)])
+    assert len(runtime.allocations) == 3  # a's, which b and c use, and d's
+    pinned.close()
+    assert len(runtime.allocations) == 1
+
+
+def test_released_buffers_leave_their_pinned_memory_to_others(tmp_path):
+    rig = Rig(tmp_path)
+    rig.bind(step()).burst((0,))
+    held = len(rig.runtime.allocations)
+    rig.buffer_sets.release()
+    released = len(rig.runtime.allocations)
+    assert released < held
+    other = tmp_path / "other"
+    other.write_bytes(b"1")
+    assert rig.pinned.size(str(other)) == 1
+    assert len(rig.runtime.allocations) == released
+
+
 @given(
     st.lists(st.tuples(st.integers(1, 5000), st.integers(0, 10).map(lambda e: 1 << e)), max_size=6),
     st.integers(0, 5),

@@ -222,6 +222,7 @@ class CudaBufferSets:
         self._scratch: list[Slab] = []
         self._poison: int | None = None
         self._contents: dict[str, str] = {}
+        self._paths: set[str] = set()
         self._digest: int | None = None
         with cuda.translated():
             layout = laid_out([(b.name, b.size, b.align) for b in self.buffers.values()])
@@ -281,6 +282,7 @@ class CudaBufferSets:
         Skipped if it holds them already and its digest is unchanged.
         """
         wanted = self._contents | dict(contents)
+        self._paths.update(wanted.values())
         with self._cuda.translated():
             if wanted != self._contents or self._slab.digest(list(wanted)) != self._digest:
                 self._slab.mend()
@@ -321,6 +323,7 @@ class CudaBufferSets:
                 if wanted is None or elsewhere or not is_row_major(buffer.shape, buffer.strides):
                     outputs[buffer.name] = self._slab.read(set_index, buffer.name)
                     continue
+                self._paths.update(filter(None, (wanted.path, wanted.bounds)))
                 comparisons[buffer.name] = self._checks.compare(
                     self.address(set_index, buffer.name),
                     buffer,
@@ -335,9 +338,10 @@ class CudaBufferSets:
             return next(filter(None, (s.touched(sets) for s in (self._slab, *self._scratch))), None)
 
     def release(self) -> None:
-        """Free every buffer."""
+        """Free every buffer, and the pinned memory of what it held and was compared with."""
         with self._cuda.translated():
             self._slab.release()
+        self._pinned.forget(self._paths)
 
     def _restore_around_outputs(self, set_index: int) -> None:
         """Restore a set except its outputs, which the image keeps until the next poison."""

@@ -5,6 +5,8 @@ Contents and oracles stay here, outside device memory, until they are needed the
 
 import ctypes
 from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from workers.backends.cuda.driver import TO_DEVICE, Cuda
@@ -12,12 +14,24 @@ from workers.backends.cuda.driver import TO_DEVICE, Cuda
 _CAPACITY = 4 << 30
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class _Block:
+    """Pinned memory: bytes, and where they begin."""
+
+    size: int
+    host: int
+
+
 class PinnedFiles:
-    """Files by path; a path always holds the same bytes. Evicts the least recently used."""
+    """Files by path; a path always holds the same bytes. Evicts the least recently used.
+
+    Pinning memory takes as long as copying it several times, so that of forgotten files is kept.
+    """
 
     def __init__(self, cuda: Cuda, stream: int, capacity: int = _CAPACITY) -> None:
         self._cuda, self._stream, self._capacity = cuda, stream, capacity
-        self._files: OrderedDict[str, tuple[int, int]] = OrderedDict()
+        self._files: OrderedDict[str, tuple[_Block, int]] = OrderedDict()
+        self._spare: list[_Block] = []
         self._total = 0
 
     def size(self, path: str) -> int:
@@ -26,33 +40,52 @@ class PinnedFiles:
 
     def copy(self, path: str, to: int) -> None:
         """Queue the copy of a file to device memory."""
-        host, size = self._pinned(path)
-        self._cuda.runtime.memcpyAsync(to, host, size, TO_DEVICE, self._stream)
+        block, size = self._pinned(path)
+        self._cuda.runtime.memcpyAsync(to, block.host, size, TO_DEVICE, self._stream)
+
+    def forget(self, paths: Iterable[str]) -> None:
+        """Use the memory of these files for others."""
+        for path in paths:
+            if path in self._files:
+                self._spare.append(self._files.pop(path)[0])
 
     def close(self) -> None:
         """Free the memory."""
-        while self._files:
-            self._evict()
+        self.forget([*self._files])
+        while self._spare:
+            self._free()
 
-    def _pinned(self, path: str) -> tuple[int, int]:
+    def _pinned(self, path: str) -> tuple[_Block, int]:
         if path in self._files:
             self._files.move_to_end(path)
             return self._files[path]
         size = Path(path).stat().st_size
-        while self._files and self._total + size > self._capacity:
-            self._evict()
-        host: int = self._cuda.runtime.hostAlloc(max(size, 1), 0)
+        block = self._block(max(size, 1))
         with Path(path).open("rb") as file:
-            read = file.readinto((ctypes.c_char * size).from_address(host))
+            read = file.readinto((ctypes.c_char * size).from_address(block.host))
         if read != size:
-            self._cuda.runtime.freeHost(host)
+            self._spare.append(block)
             raise OSError(f"{path}: read {read} of {size} bytes")
-        self._files[path] = (host, size)
-        self._total += size
-        return host, size
+        self._files[path] = block, size
+        return self._files[path]
 
-    def _evict(self) -> None:
+    def _block(self, size: int) -> _Block:
+        """The smallest spare block of this size at least, or a new one."""
+        if fitting := [block for block in self._spare if block.size >= size]:
+            self._spare.remove(min(fitting))
+            self._cuda.runtime.streamSynchronize(self._stream)  # it may yet be copied
+            return min(fitting)
+        while self._total and self._total + size > self._capacity:
+            if not self._spare:
+                self.forget([next(iter(self._files))])
+            self._free()
+        block = _Block(size, self._cuda.runtime.hostAlloc(size, 0))
+        self._total += size
+        return block
+
+    def _free(self) -> None:
+        """Free a spare block."""
+        block = self._spare.pop()
         self._cuda.runtime.streamSynchronize(self._stream)
-        _, (host, size) = self._files.popitem(last=False)
-        self._cuda.runtime.freeHost(host)
-        self._total -= size
+        self._cuda.runtime.freeHost(block.host)
+        self._total -= block.size
