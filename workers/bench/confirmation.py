@@ -167,15 +167,19 @@ class Confirmation:
         notes: dict[Note, None],
         vitals: list[Vitals],
     ) -> tuple[Sample, ...]:
-        """Time, then check on the shapes that are not timed, of which cases may yet be made."""
+        """Time, then check on the shapes that are not timed, of which cases may yet be made.
+
+        On a processor all are made before: it has no other cores for them.
+        """
         new = [c.trial for c in finalists if c.trial in work.extra_checks]
         keys = extra_keys(self._prep, work.scope) if new else []
         odd = [key for key in keys if key[0] not in self._prep.timed]
         timed = [key for key in keys if key not in odd]
-        alone = [key for key in odd if not fits_beside(self._prep, key[0])]
-        self._oracle.make_ahead(alone)
+        is_cpu = self._prep.device.is_cpu
+        before = [key for key in odd if is_cpu or not fits_beside(self._prep, key[0])]
+        self._oracle.make_ahead(before)
         extra = self._extra_cases(timed, notes)
-        self._oracle.cases(alone)
+        self._oracle.cases(before)
         with self._oracle.paused(), self._lock.held():
             session = self._open_session()
             loaded = self._loaded(session, finalists, new)
