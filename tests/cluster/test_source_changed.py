@@ -40,12 +40,12 @@ def test_a_resume_says_that_the_kernel_was_changed_and_a_run_does_not_point_at_i
     spec = write_experiment(tmp_path / "x")
     folder = failed_run(spec, tmp_path / "run")
     with pytest.raises(NothingValid):
-        resume(folder, **COMMON)
+        resume(folder, seconds=None, **COMMON)
     assert "changed" not in capsys.readouterr().err
     kernel = spec.parent / "scale.cl"
     kernel.write_text(kernel.read_text().replace("3.0f", "(3.0f)"))
     with pytest.raises(NothingValid):
-        resume(folder, **COMMON)
+        resume(folder, seconds=None, **COMMON)
     assert "has changed since this run began" in " ".join(capsys.readouterr().err.split())
     with pytest.raises(EnvironmentProblem, match="was changed: name another folder"):
         run(str(spec), run_dir=folder, **OPTIONS, **COMMON)
