@@ -60,14 +60,14 @@ def finalists(experiment: Experiment, device: Device, count: int) -> list[Candid
 def profiled(step: Callable[[], object], calls: int) -> dict[str, Any]:
     """Seconds of a step, its requests by kind, and its costliest calls within the repository."""
     asked: Counter[str] = Counter()
-    encode = protocol.encode_requests
+    encode = protocol.REQUESTS.dump_json
 
     def counting(requests):
         asked.update(type(one).__name__ for one in requests)
         return encode(requests)
 
     profile, began = cProfile.Profile(), time.monotonic()
-    with mock.patch.object(protocol, "encode_requests", counting):
+    with mock.patch.object(protocol.REQUESTS, "dump_json", counting):
         profile.runcall(step)
     seconds = time.monotonic() - began
     found = {

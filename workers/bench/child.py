@@ -15,6 +15,8 @@ from workers.backends.registry import load
 from workers.bench.protocol import (
     MARK,
     REPEATS,
+    REPLY,
+    REQUESTS,
     Bind,
     Broken,
     BurstReply,
@@ -36,8 +38,6 @@ from workers.bench.protocol import (
     SetInspected,
     StageBuffers,
     TriggerCompile,
-    decode_requests,
-    encode_reply,
 )
 from workers.channel import Channel, ChannelClosed
 from workers.comparison import Expected
@@ -229,8 +229,8 @@ def main(channel: Channel, arguments: Sequence[str]) -> None:
         except ChannelClosed:
             return
         code = iter(blobs)
-        for request in decode_requests(text):
+        for request in REQUESTS.validate_json(text):
             reply, answers = server.answer(request, code)
-            channel.send(encode_reply(reply), answers)
+            channel.send(REPLY.dump_json(reply), answers)
             if isinstance(reply, Failed | Broken):
                 break

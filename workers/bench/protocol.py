@@ -6,7 +6,7 @@ are dropped. A burst's answer follows two :data:`MARK`. Requests mirror the devi
 from a process in which candidate code has run, so they are validated like any outside input.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
@@ -281,23 +281,9 @@ Reply = Annotated[
     Field(discriminator="kind"),
 ]
 
-_REQUESTS: TypeAdapter[list[Request]] = TypeAdapter(list[Request], config=_NUMBERS)
-_REPLIES: TypeAdapter[Reply] = TypeAdapter(Reply, config=_NUMBERS)
-
-
-def encode_requests(requests: Sequence[Request]) -> bytes:
-    """Requests as JSON."""
-    return _REQUESTS.dump_json(list(requests))
-
-
-def decode_requests(text: bytes) -> list[Request]:
-    """The requests in a JSON text."""
-    return _REQUESTS.validate_json(text)
-
-
-def encode_reply(reply: Reply) -> bytes:
-    """A reply as JSON."""
-    return _REPLIES.dump_json(reply)
+REQUESTS: TypeAdapter[list[Request]] = TypeAdapter(list[Request], config=_NUMBERS)
+"""The requests of a frame."""
+REPLY: TypeAdapter[Reply] = TypeAdapter(Reply, config=_NUMBERS)
 
 
 def decode_reply(text: bytes) -> Reply:
@@ -307,6 +293,6 @@ def decode_reply(text: bytes) -> Reply:
         ValueError: it is not a valid reply.
     """
     try:
-        return _REPLIES.validate_json(text)
+        return REPLY.validate_json(text)
     except ValidationError as error:
         raise ValueError(f"no valid reply: {error.errors()[0]['msg']}") from None

@@ -192,7 +192,10 @@ class Supervisor:
             if not set(reply.repeated) <= (before.keys() if one.changed_only else set()):
                 raise self._lost(_WRONG_REPLY)
             before = self._outputs(reply, blobs) | {name: before[name] for name in reply.repeated}
-            yield self._result(one, reply, before, wall_ns)
+            refuse_implausible(reply.times, len(one.order), reply.host_ns)
+            seen = Inspection(damage=reply.damage, outputs=before, comparisons=reply.comparisons)
+            inspection = seen if one.inspects else None
+            yield BurstResult(reply.times, wall_ns, inspection, reply.vitals)
 
     def launch_ahead(self, one: protocol.RunBurst, slowest_ns: float = 0.0) -> None:
         """Restore and launch before the next request, with which a failure comes.
@@ -254,17 +257,6 @@ class Supervisor:
         """Carry out now what waits for the next request."""
         self._ask((), self._deadlines.control)
 
-    def _result(
-        self,
-        one: protocol.RunBurst,
-        reply: protocol.BurstReply,
-        outputs: dict[str, bytes],
-        wall_ns: float,
-    ) -> BurstResult:
-        refuse_implausible(reply.times, len(one.order), reply.host_ns)
-        seen = Inspection(damage=reply.damage, outputs=outputs, comparisons=reply.comparisons)
-        return BurstResult(reply.times, wall_ns, seen if one.inspects else None, reply.vitals)
-
     def _with_inspection(self, one: protocol.RunBurst, seen: BurstResult) -> BurstResult:
         """The result with the inspection that the child was not told of before."""
         request = protocol.InspectSet(launchable=one.launchable, inspect=one.inspect, idle=one.idle)
@@ -322,7 +314,7 @@ class Supervisor:
             return
         self.start()
         self._child.send(
-            protocol.encode_requests([one.request for one in asked]),
+            protocol.REQUESTS.dump_json([one.request for one in asked]),
             [blob for one in asked for blob in one.blobs],
             timeout=timeout,
         )

@@ -21,7 +21,7 @@ from tuner.trial import Code, Measured, Rejected
 from workers.bench.deadlines import Deadlines
 from workers.bench.input_specs import FIRST, FLIPPED
 from workers.bench.launcher import LoadedCandidate
-from workers.bench.protocol import InspectSet, RunBurst, decode_requests
+from workers.bench.protocol import REQUESTS, InspectSet, RunBurst
 from workers.bench.session import BenchSession
 from workers.bench.supervisor import Supervisor
 from workers.devices.port import DeviceFailure, Rotation
@@ -250,7 +250,7 @@ def test_nothing_that_a_cpu_s_child_holds_while_it_launches_says_what_is_looked_
 
     monkeypatch.setattr(Child, "send", record)
     trial(laboratory, "frames")
-    asked = [decode_requests(text) for text in frames]
+    asked = [REQUESTS.validate_json(text) for text in frames]
     fires = [one for requests in asked for one in requests if isinstance(one, RunBurst)]
     looks = [requests for requests in asked if any(isinstance(one, InspectSet) for one in requests)]
     assert all(one.inspect is None and not one.expected for one in fires)
@@ -285,7 +285,7 @@ def test_on_a_gpu_launches_that_are_not_looked_at_go_along_with_the_next(
         send, frames = Child.send, []
 
         def record(child, text, *more, **options):
-            frames.append(decode_requests(text))
+            frames.append(REQUESTS.validate_json(text))
             send(child, text, *more, **options)
 
         monkeypatch.setattr(Child, "send", record)
