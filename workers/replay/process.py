@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from tuner.device import Backend
 from tuner.errors import EnvironmentProblem
@@ -36,11 +36,10 @@ class _Open:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Run:
-    """Run it; the data of the changes, given as buffer and start, follow as blobs."""
+    """Run it with these changes, and return what the windows show."""
 
     kind: Literal["run"] = "run"
-    changes: tuple[tuple[int, int], ...]
-    poisons: tuple[Poison, ...]
+    changes: tuple[Change | Poison, ...]
     windows: tuple[Window, ...]
 
 
@@ -56,7 +55,8 @@ class _Answer:
 
 
 _Request = Annotated[_Open | _Run, Field(discriminator="kind")]
-_REQUEST: TypeAdapter[_Open | _Run] = TypeAdapter(_Request)
+_BYTES = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
+_REQUEST: TypeAdapter[_Open | _Run] = TypeAdapter(_Request, config=_BYTES)
 _ANSWER = TypeAdapter(_Answer)
 
 
@@ -98,13 +98,8 @@ class ReplayProcess:
         if not self._opened:
             self._ask(*self._opening, _OPEN_SECONDS)
             self._opened = True
-        plain = [change for change in changes if isinstance(change, Change)]
-        request = _Run(
-            changes=tuple((change.buffer, change.start) for change in plain),
-            poisons=tuple(change for change in changes if isinstance(change, Poison)),
-            windows=self._whole if windows is None else tuple(windows),
-        )
-        return self._ask(request, [change.data for change in plain], self._seconds)
+        shown = self._whole if windows is None else tuple(windows)
+        return self._ask(_Run(changes=tuple(changes), windows=shown), (), self._seconds)
 
     def close(self) -> None:
         """End the process."""
@@ -155,10 +150,9 @@ class _Server:
             self._device.open(request.launch, image, self._buffers)
             return []
         changes = [
-            Change(buffer, start, data)
-            for (buffer, start), data in zip(request.changes, blobs, strict=True)
+            one if isinstance(one, Change) else one.change(self._buffers[one.buffer])
+            for one in request.changes
         ]
-        changes += [poison.change(self._buffers[poison.buffer]) for poison in request.poisons]
         return self._device.run(changes, request.windows)
 
 
