@@ -218,16 +218,10 @@ def fork_child(
     channel: int,
     log: int,
 ) -> ForkedProcess:
-    """Fork a process that runs ``main(channel, arguments)`` of a module.
+    """Fork a process that runs a module's ``main``, with what :class:`workers.process.Child` takes.
 
-    Args:
-        module: imported in the server.
-        arguments: for ``main``.
-        environment: variables besides the allowed ones of this process.
-        preload: further modules to import in the server.
-        sandbox: what the process is confined to, if it is.
-        channel: descriptor of a socket, for a :class:`workers.channel.Channel`.
-        log: descriptor that becomes stdout and stderr.
+    ``channel`` is the descriptor of a socket for a :class:`workers.channel.Channel`; that of
+    ``log`` becomes stdout and stderr.
 
     Raises:
         ChildFailed: the server does not start, or was lost.
