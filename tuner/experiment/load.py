@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import TypeVar
@@ -97,8 +98,11 @@ def problem_in(path: Path, where: DataPath, message: str) -> Problem:
     return _read(path).problem(where, message)
 
 
+@lru_cache(maxsize=8)
 def load_resolved(text: str, name: str = "spec.resolved.yaml") -> Experiment:
     """Load what :func:`dump_resolved` wrote; it needs no other file.
+
+    The last few are kept: a report reads the spec of each round several times, which takes 40 ms.
 
     Raises:
         SpecProblems: As :func:`load_experiment`.
