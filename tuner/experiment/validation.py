@@ -78,17 +78,10 @@ def validate(
     files. ``at`` is the data's own path in the document. Returns the object, or ``None``, and the
     paths with problems.
     """
-    try:
-        # As JSON: strict validation of Python data would demand tuples and instances.
-        made = adapter(cls).validate_json(
-            json.dumps(data), context={"directory": directory} if directory else None
-        )
-    except ValidationError as error:
-        located = _meant([_Located(e, data) for e in error.errors(include_url=False)], data)
-        found = list(_messages(cls, located))
-        problems += [document.problem((*at, *p), text, at_key=at_key) for p, text, at_key in found]
-        return None, [(*at, *path) for path, _, _ in found]
-    return made, []
+    made, errors = _validated(cls, data, directory)
+    found = list(_messages(cls, errors))
+    problems += [document.problem((*at, *p), text, at_key=at_key) for p, text, at_key in found]
+    return made, [(*at, *path) for path, _, _ in found]
 
 
 def mended(cls: type, data: Data, directory: FilePath | None) -> Data:
@@ -97,17 +90,24 @@ def mended(cls: type, data: Data, directory: FilePath | None) -> Data:
     A misspelt key gets its name, a misspelt choice the closest one, an expression the value 1.
     """
     copied = copy.deepcopy(data)
-    try:
-        adapter(cls).validate_json(
-            json.dumps(data), context={"directory": directory} if directory else None
-        )
-    except ValidationError as error:
-        for item in _meant([_Located(e, data) for e in error.errors(include_url=False)], data):
-            # What a path led through may have been replaced already.
-            with suppress(KeyError, IndexError, TypeError):
-                if item.path and item.type != "missing":
-                    _mend(cls, item, _at(copied, item.path[:-1]))
+    for item in _validated(cls, data, directory)[1]:
+        # What a path led through may have been replaced already.
+        with suppress(KeyError, IndexError, TypeError):
+            if item.path and item.type != "missing":
+                _mend(cls, item, _at(copied, item.path[:-1]))
     return copied
+
+
+def _validated(
+    cls: type[T], data: Data, directory: FilePath | None
+) -> tuple[T | None, "list[_Located]"]:
+    """The object of some data, or its errors."""
+    context = {"directory": directory} if directory else None
+    try:
+        # As JSON: strict validation of Python data would demand tuples and instances.
+        return adapter(cls).validate_json(json.dumps(data), context=context), []
+    except ValidationError as error:
+        return None, _meant([_Located(e, data) for e in error.errors(include_url=False)], data)
 
 
 def _mend(cls: type, item: "_Located", parent: Data) -> None:

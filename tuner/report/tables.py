@@ -35,7 +35,7 @@ def results_jsonl(history: History) -> str:
             case Measured(cells=cells):
                 row["outcome"] = "measured"
                 row["shapes"] = {
-                    str(binding): _cell(cell, least) | _metrics(history, binding, cell)
+                    str(binding): _cell(history, binding, cell, least)
                     for (binding, least), cell in zip(shapes, cells, strict=True)
                 }
             case Rejected(stage=stage, code=code, detail=detail, shape=shape):
@@ -47,38 +47,32 @@ def results_jsonl(history: History) -> str:
     return "".join(lines)
 
 
-def _cell(cell: Cell, least_ns: float | None) -> dict[str, object]:
+def _cell(
+    history: History, shape: ShapeBinding, cell: Cell, least_ns: float | None
+) -> dict[str, object]:
     """A cell as JSON; one that was cut short has no ``median_ns``, since it may not be reported.
 
     ``of_copy`` is the time to copy the same bytes divided by the cell's.
     """
     match cell:
         case Full():
-            return {
+            found: dict[str, object] = {
                 "median_ns": cell.median_ns,
                 "mad_ns": cell.mad_ns,
                 "samples": cell.samples,
                 "baseline_ns": cell.baseline_ns,
-                **({} if least_ns is None else {"of_copy": least_ns / cell.median_ns}),
-                **_energy(cell),
             }
+            if least_ns is not None:
+                found["of_copy"] = least_ns / cell.median_ns
+            if energy := cell.energy:
+                found |= {"millijoules": energy.millijoules, "baseline_mj": energy.baseline_mj}
+            if history.experiment.metrics:
+                found["metrics"] = _values(history, shape, cell)
+            return found
         case CutShort():
             return {"cut_short_at_ns": cell.median_ns, "samples": cell.samples}
         case Infeasible():
             return {"infeasible": cell.reason}
-
-
-def _energy(cell: Full) -> dict[str, object]:
-    """The energy of a launch and of the baseline's, where it is measured."""
-    if cell.energy is None:
-        return {}
-    return {"millijoules": cell.energy.millijoules, "baseline_mj": cell.energy.baseline_mj}
-
-
-def _metrics(history: History, shape: ShapeBinding, cell: Cell) -> dict[str, object]:
-    if not history.experiment.metrics or not isinstance(cell, Full):
-        return {}
-    return {"metrics": _values(history, shape, cell)}
 
 
 def _values(history: History, shape: ShapeBinding, cell: Full) -> dict[str, float | None]:

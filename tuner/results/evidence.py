@@ -73,6 +73,18 @@ class Samples:
         return Noise.pooled([list(self.logs(trial, shape).values()) for trial in self.trials])
 
 
+def weighted_means(
+    logs: Sequence[Mapping[int, float]], weights: Sequence[float]
+) -> dict[int, float]:
+    """By process, the weighted mean over shapes of what ``logs`` has; only complete processes."""
+    common = set(logs[0]).intersection(*logs[1:]) if logs else set()
+    return {
+        process: math.fsum(w * log[process] for w, log in zip(weights, logs, strict=True))
+        / math.fsum(weights)
+        for process in sorted(common)
+    }
+
+
 class Evidence(Samples):
     """The samples of a run and their noise; shapes are numbered tune first, then held-out."""
 
@@ -128,13 +140,7 @@ class Evidence(Samples):
         ``serving`` maps each shape to the trial that serves it.
         """
         logs = [self.logs(trial, shape) for shape, trial in serving.items()]
-        weights = [self.weights[shape] for shape in serving]
-        common = set(logs[0]).intersection(*logs[1:]) if logs else set()
-        return {
-            process: math.fsum(w * log[process] for w, log in zip(weights, logs, strict=True))
-            / math.fsum(weights)
-            for process in sorted(common)
-        }
+        return weighted_means(logs, [self.weights[shape] for shape in serving])
 
     def compared(self, logs: Sequence[float], noise: Noise, comparisons: int) -> Comparison:
         """The verdict on log speedups by process, of as many as the experiment allows."""

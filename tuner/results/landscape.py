@@ -92,25 +92,22 @@ def landscape(
 ) -> Landscape:
     """The statistics of a search, given all values of its parameters and its trials."""
     rejected = Counter(one.rejected for one in observations if one.ratio is None)
-    scored = sorted(
-        ((one.ratio, one.configuration) for one in observations if one.ratio is not None),
-        key=lambda pair: (pair[0], pair[1].digest),
+    measured = [one for one in observations if one.ratio is not None]
+    ranked = sorted(
+        ((one.configuration, one.ratio) for one in measured if one.ratio is not None),
+        key=lambda pair: (pair[1], pair[0].digest),
     )
     levels = {
-        name: np.array(
-            [_level(values, point.as_dict()[name]) for _, point in scored], dtype=np.intp
-        )
+        name: np.array([values.index(point.as_dict()[name]) for point, _ in ranked], dtype=np.intp)
         for name, values in parameters.items()
     }
-    times: Floats = np.log(np.array([ratio for ratio, _ in scored], dtype=np.float64))
-    measured = [one for one in observations if one.ratio is not None]
+    times: Floats = np.log(np.array([ratio for _, ratio in ranked], dtype=np.float64))
     found = [
         _sensitivity(name, parameters[name], levels[name], times, same_code(name, measured))
         for name in parameters
     ]
-    ranked = [(point, ratio) for ratio, point in scored]
     return Landscape(
-        measured=len(scored),
+        measured=len(ranked),
         best=tuple(ranked[:_SHOWN]),
         worst=tuple(reversed(ranked[max(_SHOWN, len(ranked) - _SHOWN) :])),
         sensitivities=tuple(sorted(found, key=lambda one: (-one.share, one.parameter))),
@@ -118,12 +115,6 @@ def landscape(
         boundaries=_boundaries(parameters, levels),
         rejected=tuple(sorted(rejected.items(), key=lambda item: (-item[1], item[0]))),
         inactive=inactive_parameters(observations),
-    )
-
-
-def _level(values: Sequence[Value], value: Value) -> int:
-    return next(
-        index for index, known in enumerate(values) if type(known) is type(value) and known == value
     )
 
 
@@ -163,8 +154,7 @@ def _explained(levels: Levels, times: Floats) -> tuple[float, Confidence]:
 
 def _between(levels: Levels, rows: Floats) -> Floats:
     """Sum of squares between groups for each row of times, shape [rows, trials]."""
-    _, groups = np.unique(levels, return_inverse=True)
-    member = np.eye(int(groups.max()) + 1)[groups]
+    member = _indicators(levels)
     sizes = member.sum(axis=0)
     means = rows @ member / sizes
     grand = rows.mean(axis=1, keepdims=True)

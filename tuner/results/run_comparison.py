@@ -18,7 +18,7 @@ from tuner.experiment.digest import kernel_digest
 from tuner.experiment.model import ShapeBinding
 from tuner.experiment.objective import Objective
 from tuner.journal.history import History
-from tuner.results.evidence import MIN_PROCESSES, Evidence
+from tuner.results.evidence import MIN_PROCESSES, Evidence, weighted_means
 from tuner.results.statistics import EXACT, Comparison, Noise, compare_apart
 from tuner.results.summary import summarise
 
@@ -113,15 +113,8 @@ class _Side:
 
     def means(self, shapes: list[int], weights: list[float], by: By) -> list[float]:
         """By process, the weighted mean of the logs over shapes; only complete processes."""
-        if not shapes:
-            return []
         logs = [self.logs(shape, by) for shape in shapes]
-        common = set(logs[0]).intersection(*logs[1:])
-        return [
-            math.fsum(w * log[process] for w, log in zip(weights, logs, strict=True))
-            / math.fsum(weights)
-            for process in sorted(common)
-        ]
+        return list(weighted_means(logs, weights).values())
 
     def noise_of_mean(self, means: list[float], shapes: list[int], by: By) -> Noise:
         return EXACT if self.exact(shapes, by) else Noise.pooled([means])
