@@ -139,15 +139,15 @@ def _declarations(
                 inner = body or node
                 waiting.append((inner, inner.start_byte + (body is not None)))
             elif node.is_named:
-                span = (_start(tree.code, end, node.start_byte), node.end_byte)
+                span = (_start(tree, end, node.start_byte), node.end_byte)
                 yield _declaration(tree, node, span, file, macros)
             end = node.end_byte
 
 
-def _start(code: str, after: int, before: int) -> int:
+def _start(tree: Tree, after: int, before: int) -> int:
     """Where a declaration begins whose qualifiers the grammar does not know."""
-    start = max(after, max(code.rfind(mark, 0, before) for mark in ";{}") + 1)
-    first = re.compile(r"\S").search(code, start)
+    start = max(after, tree.begin(before))
+    first = re.compile(r"\S").search(tree.code, start)
     return min(before, first.start()) if first else before
 
 
@@ -278,7 +278,7 @@ def _host_methods(
     for body in tree.find("field_declaration_list", within=declaration.node):
         end = body.start_byte + 1
         for node in body.named_children:
-            start, end = _start(tree.code, end, node.start_byte), node.end_byte
+            start, end = _start(tree, end, node.start_byte), node.end_byte
             inner = _inner(node)
             block = inner.child_by_field_name("body")
             if not _function_declarator(inner):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
-from tuner.csource.tree import Tree, parse, without_comments
+from tuner.csource.tree import Tree, inner_declarator, parse, without_comments
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -279,14 +279,11 @@ def _names(listed: str) -> tuple[str, ...]:
 
 
 def _function(file: str, tree: Tree, node: "Node") -> Function | None:
-    declarator = node.child_by_field_name("declarator")
-    while declarator is not None and declarator.type != "function_declarator":
-        declarator = declarator.child_by_field_name("declarator")
-    body = node.child_by_field_name("body")
-    if declarator is None or body is None:
+    declared, body = inner_declarator(node, "function_declarator"), node.child_by_field_name("body")
+    if declared is None or body is None:
         return None
-    name = declarator.child_by_field_name("declarator")
-    listed = declarator.child_by_field_name("parameters")
+    name = declared.child_by_field_name("declarator")
+    listed = declared.child_by_field_name("parameters")
     if name is None or listed is None:
         return None
     head = node.parent

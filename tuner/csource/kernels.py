@@ -17,6 +17,7 @@ from tuner.csource.tree import (
     MAX_CHARACTERS,
     MAX_NESTING,
     Tree,
+    inner_declarator,
     object_macros,
     parse,
     without_comments,
@@ -257,7 +258,7 @@ class _Reader:
             listed = declarator.child_by_field_name("parameters")
             if name is None or listed is None or name.type != "identifier":
                 continue
-            start = max(code.rfind(mark, 0, node.start_byte) for mark in ";{}") + 1
+            start = self._tree.begin(node.start_byte)
             qualified = self._qualifier.search(code, start, name.start_byte)
             first = re.compile(r"\S").search(code, start)
             if not qualified or not first:
@@ -347,9 +348,7 @@ def _parts(listed: str, language: str) -> tuple[list[tuple[str, str, str]], bool
 
 def _declared_name(node: "Node", tree: Tree) -> str | None:
     """The name that a parameter or a function declares."""
-    inner = node.child_by_field_name("declarator")
-    while inner is not None and inner.type != "identifier":
-        inner = inner.child_by_field_name("declarator")
+    inner = inner_declarator(node, "identifier")
     return tree.text(inner) if inner else None
 
 

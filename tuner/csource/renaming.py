@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Set
 from typing import TYPE_CHECKING
 
-from tuner.csource.tree import Tree, parse, without_comments
+from tuner.csource.tree import Tree, inner_declarator, parse, without_comments
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -53,14 +53,11 @@ def _functions(tree: Tree) -> Iterator[str]:
         scope = node.parent
         while scope is not None and scope.type in ("template_declaration", "linkage_specification"):
             scope = scope.parent
-        declarator = node.child_by_field_name("declarator")
-        while declarator is not None and declarator.type != "identifier":
-            declarator = declarator.child_by_field_name("declarator")
-        if scope is None or scope.type not in _SCOPES or declarator is None:
+        declared = inner_declarator(node, "identifier")
+        if scope is None or scope.type not in _SCOPES or declared is None:
             continue
-        start = max(tree.code.rfind(mark, 0, declarator.start_byte) for mark in ";{}") + 1
-        name = tree.text(declarator)
-        if "__global__" not in tree.code[start : declarator.start_byte] and name[:2] != "__":
+        name, end = tree.text(declared), declared.start_byte
+        if "__global__" not in tree.code[tree.begin(end) : end] and name[:2] != "__":
             yield name
 
 

@@ -132,9 +132,21 @@ class Tree:
                     if not cursor.goto_parent():
                         return
 
+    def begin(self, place: int) -> int:
+        """Where the declaration around a place begins: behind the last brace or semicolon."""
+        return max(self.code.rfind(mark, 0, place) for mark in ";{}") + 1
+
     def text(self, node: "Node") -> str:
         """The code of a node."""
         return self.code[node.start_byte : node.end_byte]
+
+
+def inner_declarator(node: "Node", kind: str) -> "Node | None":
+    """The innermost declarator of a declaration that is of this kind, if there is one."""
+    inner = node.child_by_field_name("declarator")
+    while inner is not None and inner.type != kind:
+        inner = inner.child_by_field_name("declarator")
+    return inner
 
 
 def parse(source: str, language: str) -> Tree:

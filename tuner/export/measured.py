@@ -123,5 +123,4 @@ def _declarations(text: str, language: str) -> Iterator[str]:
             if body and body.type == "declaration_list":
                 waiting.append(body)
             elif not (function and inner.type == "declaration"):
-                start = max(tree.code.rfind(mark, 0, node.start_byte) for mark in ";{}") + 1
-                yield tree.code[start : node.end_byte]
+                yield tree.code[tree.begin(node.start_byte) : node.end_byte]
