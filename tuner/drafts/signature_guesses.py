@@ -311,7 +311,8 @@ class SignatureGuesses:
         *outer, last = self._extents(name)
         if parameter.lanes > 1:
             elements = traits_of(self.kernel.language).vector_elements(parameter.lanes)
-            last = f"{elements} * {last if last.isidentifier() else f'({last})'}"
+            vectors = last if re.fullmatch(r"\w+", last) else f"({last})"
+            last = f"{elements} * {vectors}"
             why += f"; in elements of {dtype}, {elements} to a {parameter.type}"
         shape = ", ".join(map(quoted, (*outer, last)))
         fields = {"kind": kind, "dtype": dtype, "shape": f"[{shape}]"}
