@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tuner.experiment.arguments import ResolvedArgument, integer_limits
+from tuner.experiment.arguments import IntegerRange, ResolvedArgument, integer_limits
 from workers.elements import is_float, numpy_dtype
 
 Distribution = Literal[
@@ -22,6 +22,7 @@ Distribution = Literal[
     "low",
     "high",
     "specials",
+    "rare specials",
     "whole",
     "most",
     "half",
@@ -40,6 +41,7 @@ Distribution = Literal[
 
 ``outliers``: a few elements far larger than others, ends of rows among them; ``zeros``: nothing but
 zeros; ``few``: the same few values again and again; ``ends``: only the ends of the range;
+``specials``: infinities and NaN, some in a row; ``rare specials``: one here and there alone;
 ``low``, ``high``: all far below zero, or above, or near an end of the range;
 ``whole``, ``most``, ``half``: values of the type's whole range, or of so much of it: magnitudes of
 every exponent, denormals and zeros of both signs; integers of every length;
@@ -107,9 +109,10 @@ NARROWER: dict[Distribution, Distribution] = {
     "highest": "higher",
     "farthest apart": "sides apart",
     "far apart": "sides apart",
+    "specials": "rare specials",
 }
 """What stands for a distribution on which the baseline is undefined."""
-WIDE = frozenset({*NARROWER, *NARROWER.values()})
+WIDE = frozenset({*NARROWER, *NARROWER.values()} - {"specials", "rare specials"})
 """Distributions on which finite inputs may have results that are not."""
 _CLOSE = 63
 """Integers between the ends of an interval in which single precision has one number."""
@@ -213,15 +216,23 @@ def _magnitudes(dtype: str) -> tuple[float, float, float]:
 
 
 def few(argument: ResolvedArgument) -> NDArray[Any]:
-    """Evenly spaced values, in halves but for other ranges; zero among them if it may."""
+    """Evenly spaced values, in halves but for other ranges; zero among them if it may.
+
+    Of integers also what is next to a power of two: 0, ±1, 2, 3, 4, 7, 8 …
+    """
     low, high = argument.range or ((0, 1) if argument.fill == "uniform" else (-2, 2))
-    if not is_float(argument.dtype):
+    if isinstance(argument.fill, IntegerRange):
+        low, high = argument.fill.lo, argument.fill.hi
+    elif not is_float(argument.dtype):
         lowest, highest = integer_limits(argument.dtype)
         low, high = int(max(low, lowest)), int(min(high, highest))
-        steps = (low + (high - low) * number // (_FEW - 1) for number in range(_FEW))
-        return np.unique(np.array(list(steps), wide(argument)))
-    spaced = 2 * np.linspace(low / 2, high / 2, _FEW)
-    return np.append(spaced, 0.0 if low <= 0 <= high else low)
+    else:
+        spaced = 2 * np.linspace(low / 2, high / 2, _FEW)
+        return np.append(spaced, 0.0 if low <= 0 <= high else low)
+    found = {low + (high - low) * number // (_FEW - 1) for number in range(_FEW)}
+    powers = [1 << bit for bit in range(64)]
+    found.update(sign * (n - less) for n in powers for sign in (1, -1) for less in (0, 1))
+    return np.array(sorted(n for n in found if low <= n <= high), wide(argument))
 
 
 def ties(argument: ResolvedArgument) -> NDArray[Any]:

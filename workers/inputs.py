@@ -44,6 +44,8 @@ OUTLIER = 64.0
 _SCALES: dict[Distribution, float] = {"large": LARGE, "small": SMALL, "tiny": TINY}
 _OUTLIER_SHARE = 1 / 64
 _SPECIAL_SHARE = 0.01
+_SPECIAL_PARTS = 8
+"""An array has so many parts of consecutive rows: one full of each special value, one half full."""
 _BLOCK = 2_097_143
 """Elements drawn individually; a prime, so that rows do not repeat from block to block."""
 _WITH_TINY = ("bfloat16", "float32", "float64")
@@ -87,12 +89,8 @@ def fill(
         return values.astype(dtype)
     with np.errstate(over="ignore"):
         converted: NDArray[Any] = values.astype(dtype)
-    if distribution == "specials" and argument.specials:
-        chosen = rng.random(argument.shape) < _SPECIAL_SHARE
-        chosen.reshape(-1)[int(rng.integers(argument.elements))] = True
-        names = rng.integers(len(argument.specials), size=argument.shape)
-        table = np.array([_SPECIALS[name] for name in argument.specials]).astype(dtype)
-        converted = np.where(chosen, table[names], converted)
+    if distribution in ("specials", "rare specials") and argument.specials:
+        return _with_specials(converted, argument, rng, in_a_row=distribution == "specials")
     return converted
 
 
@@ -145,7 +143,7 @@ def nudged(contents: NDArray[Any], rng: np.random.Generator) -> NDArray[Any]:
 def applies(argument: ResolvedArgument, distribution: Distribution) -> bool:
     """Whether a distribution differs from the default one for this argument."""
     if isinstance(argument.fill, IntegerRange):
-        return distribution in ("ends", "low", "high", "same")
+        return distribution in ("few", "ends", "low", "high", "same")
     if isinstance(argument.fill, OffsetsTo):
         return distribution in ("few", "ends", "same")
     if argument.fill not in ("normal", "uniform"):
@@ -176,7 +174,7 @@ def applies(argument: ResolvedArgument, distribution: Distribution) -> bool:
             return argument.fill == "normal" or argument.range is not None or whole
         case "high":
             return True
-        case "specials":
+        case "specials" | "rare specials":
             return bool(argument.specials)
         case "lowest" | "lower" | "highest" | "higher":
             return at_end(argument, distribution) is not None
@@ -235,6 +233,8 @@ def _values(
         distribution = either[int(rng.integers(len(either)))]
     if isinstance(argument.fill, IntegerRange):
         lo, hi = argument.fill.lo, argument.fill.hi
+        if distribution == "few":
+            return rng.choice(few(argument), shape)
         if distribution == "ends":
             return np.where(rng.random(shape) < 0.5, lo, hi)
         if distribution in ("low", "high"):
@@ -277,6 +277,31 @@ def _few(argument: ResolvedArgument, rng: np.random.Generator) -> NDArray[Any]:
     if is_float(argument.dtype) and (between := ties(argument)).size:
         chosen = rng.random(argument.shape) < 0.5
         found = np.where(chosen, rng.choice(between, argument.shape), found)
+    return found
+
+
+def _with_specials(
+    values: NDArray[Any], argument: ResolvedArgument, rng: np.random.Generator, *, in_a_row: bool
+) -> NDArray[Any]:
+    """The values, some replaced by special ones, in some parts all or half of them if ``in_a_row``.
+
+    The first element of a sum or maximum may be special, or all of a row or window.
+    """
+    table = np.array([_SPECIALS[name] for name in argument.specials]).astype(values.dtype)
+    chosen = rng.random(values.size) < _SPECIAL_SHARE
+    chosen[int(rng.integers(values.size))] = True
+    names = rng.integers(len(table), size=values.size)
+    rows = math.prod(values.shape[:-1])
+    length = values.shape[-1] if rows >= _SPECIAL_PARTS else 1
+    ends = np.linspace(0, values.size // length, _SPECIAL_PARTS + 1).astype(int) * length
+    order = rng.permutation(_SPECIAL_PARTS) if in_a_row else np.arange(0)
+    for number, part in enumerate(order[: len(table) + 1].tolist()):
+        here = slice(ends[part], ends[part + 1])
+        if number < len(table):
+            chosen[here], names[here] = True, number
+        else:
+            chosen[here] |= rng.random(chosen[here].size) < 0.5
+    found: NDArray[Any] = np.where(chosen, table[names], values.reshape(-1)).reshape(values.shape)
     return found
 
 

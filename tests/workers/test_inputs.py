@@ -241,6 +241,10 @@ def test_zeros_are_exact() -> None:
         (argument(dtype="uint8"), {0, 1, 2}),
         (argument(dtype="bool"), {0, 1}),
         (argument(range=(2, 4), dtype="int32"), {2, 3, 4}),
+        (
+            argument(IntegerRange(lo=-1, hi=20), "int64"),
+            {-1, 0, 1, 2, 3, 4, 6, 7, 8, 9, 12, 14, 15, 16, 17, 20},
+        ),
     ],
 )
 def test_a_few_values_come_again_and_again_zero_among_them(given, values) -> None:
@@ -296,8 +300,19 @@ def test_specials_appear_only_where_they_are_allowed() -> None:
     special = drawn(given, "specials")
     assert np.isinf(special).any()
     assert not np.isneginf(special).any()
-    assert 0 < np.count_nonzero(~np.isfinite(special)) < special.size / 10
+    rare = drawn(given, "rare specials")
+    assert 0 < np.count_nonzero(~np.isfinite(rare)) < rare.size / 10
     assert not applies(argument(), "specials")
+
+
+@pytest.mark.parametrize("rows", [1, 8, 24])
+def test_some_specials_fill_rows_and_some_come_in_a_row(rows) -> None:
+    special = drawn(argument(specials=("-inf",), shape=(rows, 64)), "specials")
+    share = np.isneginf(special.reshape(-1, 8)).mean(axis=1)
+    assert (share == 1).sum() >= len(share) // 8
+    assert ((share > 0.1) & (share < 0.9)).any()
+    assert (share == 0).sum() > len(share) // 4
+    assert np.isneginf(special).all(axis=1).any() == (rows > 1)
 
 
 def test_integers_include_both_ends() -> None:

@@ -26,6 +26,7 @@ _DISTRIBUTIONS: dict[Distribution, str] = {
     "low": "low numbers",
     "high": "high numbers",
     "specials": "special values",
+    "rare specials": "a few special values",
     "whole": "values of the type's whole range",
     "most": "values of most of the type's range",
     "half": "values of half of the type's range",

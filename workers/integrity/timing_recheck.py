@@ -55,6 +55,15 @@ class FirstLaunch:
 
 
 @dataclass(frozen=True, slots=True)
+class _Turn:
+    """Launches one after the other: on known inputs, on new ones, and the baseline's on known."""
+
+    known_ns: float
+    first: FirstLaunch
+    baseline_known_ns: float
+
+
+@dataclass(frozen=True, slots=True)
 class Accepted:
     """The samples to believe, and how their kernel fares on inputs that it never saw.
 
@@ -72,6 +81,7 @@ def accept_or_retime(
     *,
     known: Callable[[], float],
     new: Iterator[FirstLaunch],
+    baseline_known: Callable[[], float],
     overhead_ns: Callable[[], float],
     unreported_ns: Callable[[], float],
 ) -> Accepted:
@@ -80,13 +90,15 @@ def accept_or_retime(
     A single launch may take longer than the launches of a timing, and the machine may slow down. So
     launches on known contents are compared with the timing after the baseline's overhead is
     subtracted, and launches on new contents with launches on known ones, by turns if in doubt. How
-    much those may differ follows from how much the baseline's do meanwhile.
+    much those may differ follows from how much the baseline's do meanwhile: a processor predicts
+    branches better on data that it has met before.
 
     Args:
         samples: nanoseconds per launch of the timing.
         again: repeats the timing.
         known: nanoseconds of one launch on the timed contents.
         new: launches, each on contents that the kernel has never seen.
+        baseline_known: nanoseconds of one launch of the baseline on the timed contents.
         overhead_ns: by how much a single launch of the baseline exceeds its timing.
         unreported_ns: what passed per launch of the last timings on the host's clock but not on the
             device's, less the baseline's.
@@ -94,7 +106,7 @@ def accept_or_retime(
     Raises:
         DeviceFailure: single launches were slower each time.
     """
-    doubts = _Doubts(known, new, overhead_ns, unreported_ns)
+    doubts = _Doubts(known, new, baseline_known, overhead_ns, unreported_ns)
     if not (doubts.unreported(samples) or doubts.slower(samples)):
         return Accepted(samples, doubts.unseen)
     for turn in itertools.count(1):
@@ -116,6 +128,7 @@ class _Doubts:
 
     known: Callable[[], float]
     new: Iterator[FirstLaunch]
+    baseline_known: Callable[[], float]
     overhead_ns: Callable[[], float]
     unreported_ns: Callable[[], float]
     unseen: float | None = None
@@ -143,14 +156,15 @@ class _Doubts:
             if first.own_ns <= (1 + REMEMBERED) * max(timed_ns, known_ns):
                 return ""
         # By turns, so that both had the same luck on a busy machine.
-        turns = [(self.known(), first) for first in itertools.islice(self.new, TIMES)]
+        turns = [
+            _Turn(self.known(), first, self.baseline_known())
+            for first in itertools.islice(self.new, TIMES)
+        ]
         if not turns:
             return ""
         # One that remembers now and then may have done without each time: it is no faster then.
-        known_ns = min(known_ns for known_ns, _ in turns)
-        return self._contradiction(timed_ns, known_ns) or _remembers(
-            max(timed_ns, known_ns), [first for _, first in turns]
-        )
+        known_ns = min(turn.known_ns for turn in turns)
+        return self._contradiction(timed_ns, known_ns) or _remembers(max(timed_ns, known_ns), turns)
 
     def _contradiction(self, timed_ns: float, known_ns: float) -> str:
         """Whether the quickest single launch on the timed contents contradicts the timing."""
@@ -165,23 +179,26 @@ def _bound_ns(timed_ns: float) -> float:
     return max(SINGLE * timed_ns, timed_ns + SINGLE_NS)
 
 
-def _remembers(least_ns: float, firsts: Sequence[FirstLaunch]) -> str:
+def _remembers(least_ns: float, turns: Sequence[_Turn]) -> str:
     """Whether launches on new inputs take longer than ``least_ns`` by more than the noise."""
-    new_ns = min(first.own_ns for first in firsts)
-    noise_ns = _noise([first.baseline_ns for first in firsts], least_ns)
-    if new_ns <= least_ns + max(REMEMBERED * least_ns, noise_ns):
+    new_ns = min(turn.first.own_ns for turn in turns)
+    if new_ns <= least_ns + max(REMEMBERED * least_ns, _noise(turns, least_ns)):
         return ""
     more = f"{new_ns / least_ns:.2g} times as long"
     return f"remembers its inputs: a first launch on new ones took {more}"
 
 
-def _noise(baseline_ns: Sequence[float], launch_ns: float) -> float:
+def _noise(turns: Sequence[_Turn], launch_ns: float) -> float:
     """How much a launch of ``launch_ns`` varies, from launches of the baseline, in nanoseconds.
 
-    No more than it takes: a baseline that takes long may vary by many launches of a fast kernel.
+    By chance, or because its inputs are new. No more than it takes: a baseline that takes long may
+    vary by many launches of a fast kernel.
     """
-    least, middle = min(baseline_ns), statistics.median(baseline_ns)
-    return min((middle - least) * max(1.0, launch_ns / least), max(launch_ns, SINGLE_NS))
+    new_ns = [turn.first.baseline_ns for turn in turns]
+    known_ns = min(turn.baseline_known_ns for turn in turns)
+    by_chance = (statistics.median(new_ns) - min(new_ns)) * max(1.0, launch_ns / min(new_ns))
+    by_novelty = ((1 + REMEMBERED) * min(new_ns) / known_ns - 1) * launch_ns
+    return min(max(by_chance, by_novelty), max(launch_ns, SINGLE_NS))
 
 
 @contextmanager

@@ -30,6 +30,7 @@ def asked(
     overhead_ns=0.0,
     unreported_ns=(0.0,),
     baseline_ns=(20e3,),
+    baseline_known_ns=20e3,
 ) -> int:
     """How often a kernel is timed again that takes so long at a time, in turn, when it is asked."""
     known, new = itertools.cycle(known_ns), itertools.cycle(new_ns)
@@ -46,6 +47,7 @@ def asked(
         time_again,
         known=lambda: next(known),
         new=(FirstLaunch(own_ns, next(other)) for own_ns in new),
+        baseline_known=lambda: baseline_known_ns,
         overhead_ns=lambda: overhead_ns,
         unreported_ns=lambda: next(unreported),
     )
@@ -94,6 +96,15 @@ def test_one_that_remembers_an_eighth_is_refused_unless_the_baseline_varies_as_m
     assert asked([known_ns], [new_ns], samples=timed, baseline_ns=noisy) == 0
 
 
+def test_what_new_inputs_cost_the_baseline_they_may_cost_a_kernel() -> None:
+    with pytest.raises(DeviceFailure, match=r"remembers its inputs: .* 1\.3 times as long"):
+        asked([4e3], [5.2e3], samples=[4e3] * 8, again=[4e3] * 8)
+    branches = {"baseline_ns": [24e3], "baseline_known_ns": 20e3}
+    assert asked([4e3], [5.2e3], samples=[4e3] * 8, **branches) == 0
+    with pytest.raises(DeviceFailure, match="remembers its inputs"):
+        asked([4e3], [5.6e3], samples=[4e3] * 8, again=[4e3] * 8, **branches)
+
+
 def test_how_much_longer_the_first_launch_on_new_inputs_takes_is_told() -> None:
     def launches(own_ns: float):
         return itertools.repeat(FirstLaunch(own_ns, 20e3))
@@ -104,6 +115,7 @@ def test_how_much_longer_the_first_launch_on_new_inputs_takes_is_told() -> None:
             lambda: TIMED,
             known=lambda: 25e3,
             new=new,
+            baseline_known=lambda: 20e3,
             overhead_ns=lambda: 0.0,
             unreported_ns=lambda: 0.0,
         ).unseen
@@ -179,8 +191,8 @@ def test_what_a_function_makes_is_drawn_by_another_seed_or_moved_a_little(tmp_pa
 
 
 def test_a_slow_baseline_that_varies_excuses_no_fast_kernel() -> None:
-    slow = [2e6, 3e6, 4e6, 2.5e6, 5e6]
+    slow = {"baseline_ns": [2e6, 3e6, 4e6, 2.5e6, 5e6], "baseline_known_ns": 2e6}
     with pytest.raises(DeviceFailure, match="remembers its inputs"):
-        asked([20e3], [900e3], baseline_ns=slow)
-    assert asked([20e3], [39e3], baseline_ns=slow) == 0
-    assert asked([8e6], [12e6], samples=[8e6] * 8, baseline_ns=slow) == 0
+        asked([20e3], [900e3], **slow)
+    assert asked([20e3], [39e3], **slow) == 0
+    assert asked([8e6], [12e6], samples=[8e6] * 8, **slow) == 0
