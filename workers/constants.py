@@ -162,10 +162,13 @@ def _power_of_two(value: float, scalar: ResolvedArgument) -> float:
 
 
 def _integer(argument: ResolvedArgument, rng: np.random.Generator) -> int:
-    """Another integer of the range, or the other value of a flag."""
+    """Another integer of the range, half of the time 1 or the nearest, or a flag's other value."""
     value = int(argument.value or 0)
     if argument.range is None:
         return 1 - value
     low, high = (int(end) for end in argument.range)
+    least = min(max(low, 1), high)
+    if least != value and rng.random() < 0.5:
+        return least
     other = int(rng.integers(low, max(low, high - 1), endpoint=True))
     return min(other + (other >= value), high)

@@ -42,6 +42,8 @@ def test_integers_are_changed_within_their_range_and_flags_between_0_and_1() -> 
     for seed in range(20):
         value = changed(scalar(8, "int32", range=(6, 9)), seed=seed)[0].value
         assert value in (6, 7, 9)
+    values = [changed(scalar(8, "int32", range=(-9, 99)), seed=seed)[0].value for seed in range(20)]
+    assert 3 < values.count(1) < 17
     assert changed(scalar(1, "int32"), "contents")[0].value == 0
     assert changed(scalar(8, "int32"), "contents") == (scalar(8, "int32"), "")
 

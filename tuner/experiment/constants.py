@@ -63,7 +63,7 @@ def changed_fields(
         for field in argument.fields
         if f"{argument.name}.{field.name}" in names
         and not argument.fixed
-        and field.dtype.startswith(("float", "bfloat")) != flags
+        and _is_floating(field.dtype) != flags
         and (not flags or set(field.values) <= {0, 1})
     )
 
@@ -84,7 +84,7 @@ def changed_with(argument: ResolvedArgument) -> Constants | None:
     """
     if argument.fixed:
         return None
-    floating = argument.dtype.startswith(("float", "bfloat"))
+    floating = _is_floating(argument.dtype)
     if argument.kind == "scalar":
         if floating or argument.range is not None:
             return "scalars"
@@ -96,6 +96,21 @@ def changed_with(argument: ResolvedArgument) -> Constants | None:
     if argument.fill == "zeros" and (floating or argument.kind != "inout"):
         return "contents"
     return None
+
+
+def chosen_paths(experiment: Experiment) -> tuple[Constants, ...]:
+    """With what the integers are changed that may choose a path of the kernel, if there are any.
+
+    Flags among scalars and in structs, and integer scalars that have a ``range``.
+    """
+    constant = constant_names(experiment)
+    arguments = resolve_arguments(experiment, experiment.shapes.tune[0].symbols)
+    integers = [a for a in arguments if a.name in constant and not _is_floating(a.dtype)]
+    found = {changed_with(a) for a in integers if a.kind == "scalar"}
+    if any(changed_fields(argument, constant, "contents") for argument in arguments):
+        found.add("contents")
+    kinds: tuple[Constants, ...] = ("scalars", "contents")
+    return tuple(kind for kind in kinds if kind in found)
 
 
 def changed_shapes(experiment: Experiment) -> tuple[tuple[ShapeBinding, Constants], ...]:
@@ -124,3 +139,7 @@ def changed_shapes(experiment: Experiment) -> tuple[tuple[ShapeBinding, Constant
         *((tune[0], end) for end in ends),
         *((tune[0], OtherSign(name)) for name in signed),
     )
+
+
+def _is_floating(dtype: str) -> bool:
+    return dtype.startswith(("float", "bfloat"))

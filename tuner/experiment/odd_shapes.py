@@ -9,7 +9,7 @@ from itertools import combinations, cycle, islice
 from tuner.backends.registry import traits_of
 from tuner.errors import SpecError
 from tuner.experiment.arguments import resolve_arguments
-from tuner.experiment.constants import changed_shapes
+from tuner.experiment.constants import Constants, changed_shapes, chosen_paths
 from tuner.experiment.contents import FromFile
 from tuner.experiment.model import Experiment, ShapeBinding
 from tuner.expressions import ExpressionError
@@ -33,6 +33,8 @@ _TILES: tuple[Value, ...] = (3 * 16, 3 * 32, 3 * 64, 3 * 128)
 _CHOICES, _CHOICES_END = 8, 65
 """A size of which so few values below the end are in the domain (a stride, a width) has each alone,
 since a kernel may have a path for each."""
+_OTHER_PATHS = 3
+"""Odd shapes on which flags are changed too: the first, with sizes just below, tiny and larger."""
 _KEPT = 64
 _kept: dict[tuple[object, ...], tuple[ShapeBinding, ...]] = {}
 """Odd shapes by what they follow from, for so many experiments: a run asks for its own often."""
@@ -118,8 +120,19 @@ def every_shape(experiment: Experiment) -> tuple[ShapeBinding, ...]:
     In the order that numbers them from 0.
     """
     shapes = experiment.shapes
-    changed = (binding for binding, _ in changed_shapes(experiment))
+    changed = (binding for binding, _ in shapes_with_changes(experiment))
     return (*shapes.tune, *shapes.held_out, *odd_shapes(experiment), *changed)
+
+
+def shapes_with_changes(experiment: Experiment) -> tuple[tuple[ShapeBinding, Constants], ...]:
+    """The shapes on which constants are changed, and what is changed on each.
+
+    Tune shapes, and a few odd ones where an integer may choose a path of the kernel: that path is
+    as likely to be wrong there as any.
+    """
+    odd = odd_shapes(experiment)[:_OTHER_PATHS]
+    paths = ((shape, kind) for kind in chosen_paths(experiment) for shape in odd)
+    return (*changed_shapes(experiment), *paths)
 
 
 def _below(value: Value) -> list[int]:

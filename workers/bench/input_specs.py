@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from tuner.experiment.arguments import ResolvedArgument
 from tuner.experiment.constants import OtherSign
+from tuner.experiment.odd_shapes import odd_shapes
 from tuner.journal.facts import ConfirmScope
 from tuner.plan import CellPlan
 from workers.bench.preparation import Preparation
@@ -151,6 +152,10 @@ def extra_specs(prep: Preparation, shape: int) -> list[InputSpec]:
         what, changed = prep.constants[shape]
         if isinstance(what, OtherSign):
             return [replace(FIRST, label=f"{changed}, {FIRST.label}", other_sign=True)]
+        if prep.bindings[shape] in odd_shapes(prep.setup.experiment):
+            spec = ASSORTED if any(applies(a, "assorted") for a in arguments) else FIRST
+            label, odd_shape = f"{changed}, {spec.label}", str(prep.bindings[shape])
+            return [replace(spec, label=label, odd_shape=odd_shape)]
         few = [FEW] if any(applies(a, "few") for a in arguments if a.is_input) else []
         wanted = small if small and is_large(arguments) else (FIRST, *few, *small)
         return [replace(spec, label=f"{changed}, {spec.label}") for spec in wanted]

@@ -9,10 +9,10 @@ from tuner.ceilings import Ceilings
 from tuner.device import Device
 from tuner.engine.work import BenchSetup
 from tuner.experiment.arguments import ResolvedArgument, moved_bytes, resolve_arguments
-from tuner.experiment.constants import Constants, changed_shapes, constant_names
+from tuner.experiment.constants import Constants, constant_names
 from tuner.experiment.model import Measure, ShapeBinding
 from tuner.experiment.objective import ENERGY_SHARE
-from tuner.experiment.odd_shapes import every_shape
+from tuner.experiment.odd_shapes import every_shape, shapes_with_changes
 from tuner.trial import Code, CutShort, Full, Rejected, Stage
 from workers.constants import change_constants
 from workers.devices.staging import buffer_bytes
@@ -69,7 +69,7 @@ class Preparation:
             },
         )
         scalars = constant_names(experiment)
-        changed = changed_shapes(experiment)
+        changed = shapes_with_changes(experiment)
         for shape, (binding, what) in enumerate(changed, len(bindings) - len(changed)):
             made.arguments[shape], words = change_constants(
                 made.arguments[shape],
