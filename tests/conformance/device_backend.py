@@ -20,6 +20,7 @@ from workers.devices.port import (
     DeviceFailure,
     EnergyMeter,
     Launchable,
+    OtherContents,
     RepeatingLaunchable,
     StagedBuffer,
 )
@@ -230,6 +231,26 @@ class DeviceBackendConformance:
         launchable.burst([0, 1])
         for index in (0, 1):
             assert self.seen(buffer_sets, index, 2 * fresh + arrays["y"], tmp_path) == 0
+
+    @pytest.mark.parametrize("out", ["out", "inout"])
+    def test_one_set_holds_other_contents_for_one_burst(
+        self, backend, arrays, tmp_path, out
+    ) -> None:
+        buffer_sets = self.stage(backend, tmp_path, arrays, out=out)
+        launchable = self.bind(backend, buffer_sets, "affine" if out == "out" else "add")
+        fresh = {"x": np.arange(N, dtype=np.float32) + 1}
+        if out == "inout":
+            fresh["out"] = fresh["x"] / 2
+        for name, values in fresh.items():
+            (tmp_path / f"fresh-{name}").write_bytes(values.tobytes())
+        paths = {name: str(tmp_path / f"fresh-{name}") for name in fresh}
+        for other in (None, OtherContents(set_index=1, contents=paths), None):
+            buffer_sets.restore([0, 1, 2], POISON, other)
+            launchable.burst([0, 1, 2])
+            held = arrays if other is None else arrays | fresh
+            want = 2 * held["x"] + held["y"] if out == "out" else held["out"] + held["x"]
+            for index in (0, 1, 2) if other is None else (1,):
+                assert self.seen(buffer_sets, index, want, tmp_path) == 0
 
     def test_a_loaded_module_starts_without_a_past(self, backend, arrays, tmp_path) -> None:
         buffer_sets = self.stage(backend, tmp_path, arrays, sets=2, out="inout")

@@ -27,6 +27,7 @@ class Burst:
 
     ``exact``: on buffers that are aligned to exactly what is promised, rather than as an allocator
     aligns. ``idle`` sets are restored too, and must not change.
+    In a ``mixed`` burst the set to inspect holds other inputs than the rest.
     ``timed`` bursts give samples; ``raced`` ones, warm-up included, tell whether a candidate is
     surely slower than a cut-off. With ``keep_outputs`` nothing is poisoned before. With ``late``
     the last launch finds its memory written late.
@@ -39,6 +40,7 @@ class Burst:
     raced: bool = False
     keep_outputs: bool = False
     exact: bool = False
+    mixed: bool = False
     late: LateWrite | None = None
 
 
@@ -53,11 +55,12 @@ def plan_bursts(
     rng: np.random.Generator,
     *,
     late: Sequence[LateWrite] = (),
+    mixes: bool = False,
 ) -> list[Burst]:
     """The bursts of warm-up and timing, and those that check them.
 
     A checked burst has one of its sets inspected. One more burst ends early and is not timed, and
-    so does one for each ``late`` write.
+    so does one for each ``late`` write. One that ``mixes`` inputs is not timed either.
     """
     count = rotation.warmup + rotation.bursts
     checked = _checkpoints(count, rng)
@@ -67,7 +70,9 @@ def plan_bursts(
     ]
     if len(order) > 1:
         sooner = min(count, LEAST_BURSTS)
-        found.insert(sooner + pick(count - sooner + 1, rng), _short_burst(order, rng))
+        others = [_short_burst(order, rng), *([_mixed_burst(order, rng)] if mixes else [])]
+        for burst in others:
+            found.insert(sooner + pick(len(found) - sooner + 1, rng), burst)
     for write in late:
         begun = order[: small_number(len(order), rng)]
         burst = Burst(begun, inspect=begun[-1], late=write)
@@ -114,3 +119,11 @@ def _short_burst(order: tuple[int, ...], rng: np.random.Generator) -> Burst:
     """
     length = small_number(len(order) - 1, rng)
     return Burst(order[:length], inspect=order[length - 1], idle=order[length:], raced=True)
+
+
+def _mixed_burst(order: tuple[int, ...], rng: np.random.Generator) -> Burst:
+    """A burst in which a launch behind the first finds other inputs than those before it.
+
+    One that takes what an earlier launch of the burst computed, wherever that is kept, is wrong.
+    """
+    return Burst(order, inspect=order[1 + pick(len(order) - 1, rng)], mixed=True)

@@ -140,7 +140,7 @@ class _Server:
 
     def _run_burst(self, request: RunBurst) -> tuple[Reply, list[bytes]]:
         launchable, buffer_sets = self._launchables[request.launchable]
-        buffer_sets.restore(request.restored, request.poison)
+        buffer_sets.restore(request.restored, request.poison, request.other)
         began = time.perf_counter_ns()
         times = launchable.burst(request.order, self._mark, request.late)
         host_ns = float(time.perf_counter_ns() - began)

@@ -208,7 +208,7 @@ class Confirmation:
         """Check those that are new on all cases of a timed shape, and time all on it."""
         cases = self._prep.cases[shape][:-1]  # the last is for the timing recheck
         samples: list[Sample] = []
-        with self._staged(session, loaded, cases[0], caches):
+        with self._staged(session, loaded, cases, caches):
             self._check_further(session, loaded.new, shape, cases, extra)
             if "hot" in caches and not session.stays_in_cache(shape, self._prep.measure):
                 notes[f"{self._prep.bindings[shape]} is too large to be timed hot"] = None
@@ -247,8 +247,8 @@ class Confirmation:
         for shape, here in groupby(keys, itemgetter(0)):
             cases = self._extra_cases([*here], notes).get(shape, [])
             new = _Loaded(loaded.new, loaded.new, {}).on(shape)
-            for first in cases[:1]:
-                with self._lock.held(pause=0.0), self._staged(session, new, first, ("hot",)):
+            if cases:
+                with self._lock.held(pause=0.0), self._staged(session, new, cases, ("hot",)):
                     self._check_further(session, new.new, shape, (), cases)
 
     @contextmanager
@@ -256,13 +256,13 @@ class Confirmation:
         self,
         session: BenchSession,
         loaded: _Loaded,
-        first: VerificationCase,
+        cases: Sequence[VerificationCase],
         caches: Sequence[Cache],
     ) -> Iterator[None]:
-        """Have a case's shape staged; candidates are unbound from it at the end."""
-        shape = first.shape
+        """Have the shape of these cases staged; candidates are unbound from it at the end."""
+        shape = cases[0].shape
         with self._attribute_failure(BASELINE, shape):
-            session.stage(first, caches, self._prep.measure.repeats)
+            session.stage(cases, caches, self._prep.measure.repeats)
         yield
         for trial, runner in (*loaded.all.items(), *loaded.serialised.items()):
             with self._attribute_failure(trial, shape):

@@ -22,7 +22,7 @@ from workers.bench.protocol import RunBurst
 from workers.bench.staged_shapes import StagedShapes, StagingKey
 from workers.bench.supervisor import BurstResult, Supervisor
 from workers.comparison import Expected
-from workers.devices.port import EnergyReading, LateWrite, Rotation
+from workers.devices.port import EnergyReading, LateWrite, OtherContents, Rotation
 
 _POISONS = ((0xFF, 0x7F, 0xFE, 0x7E), (0x3C, 0x3F, 0xBD, 0x2E))
 """Bytes that make a NaN or a huge number of every float type, and bytes that make ordinary ones.
@@ -132,7 +132,7 @@ class Launcher:
                 loaded,
                 shape,
                 burst,
-                {} if self._prep.device.is_cpu or burst.inspect is None else expected,
+                expected,
                 read_telemetry=read_telemetry and burst is bursts[-1],
             )
             for burst in bursts
@@ -185,16 +185,21 @@ class Launcher:
         read_telemetry: bool = False,
     ) -> RunBurst:
         key = shape, burst.exact
+        other, changed = None, self._shapes[key].changed
+        if burst.mixed and burst.inspect is not None and changed is not None:
+            other = OtherContents(set_index=burst.inspect, contents=changed.contents)
+            expected = changed.expected
         return RunBurst(
             launchable=self._bound(loaded, key),
             order=burst.order,
             poison=None if burst.keep_outputs else self._poison(),
             deadline=self._deadline(loaded, shape),
             inspect=burst.inspect,
-            expected=expected,
+            expected={} if self._prep.device.is_cpu or burst.inspect is None else expected,
             read_telemetry=read_telemetry,
             idle=burst.idle,
             decoy_sets=() if burst.keep_outputs else self._decoy(key, burst),
+            other=other,
             late=burst.late,
         )
 

@@ -22,6 +22,7 @@ from workers.devices.port import (
     Damage,
     EnergyReading,
     LateWrite,
+    OtherContents,
     Rotation,
     Staged,
 )
@@ -111,9 +112,10 @@ class RunBurst:
     ``inspect`` is the set to inspect after the launches; ``idle`` ones must be as they were
     restored, and ``decoy_sets`` are restored for nothing. Without a ``poison`` outputs keep what
     earlier launches left. Outputs that are ``expected`` are compared in the child, others are
-    returned. With ``late`` the last launch finds its memory written late. With ``changed_only``
-    outputs that equal those of the launchable's last such burst are named in the answer, but not
-    sent. Answered by :class:`BurstReply`, with the device's state if ``read_telemetry``.
+    returned. One set may hold ``other`` contents during this burst. With ``late`` the last launch
+    finds its memory written late. With ``changed_only`` outputs that equal those of the
+    launchable's last such burst are named in the answer, but not sent. Answered by
+    :class:`BurstReply`, with the device's state if ``read_telemetry``.
 
     Each launch may take ``deadline`` seconds, to which the supervisor holds it.
     """
@@ -128,6 +130,7 @@ class RunBurst:
     read_telemetry: bool = False
     idle: tuple[int, ...] = ()
     decoy_sets: tuple[int, ...] = ()
+    other: OtherContents | None = None
     late: LateWrite | None = None
     changed_only: bool = False
 

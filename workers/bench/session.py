@@ -76,9 +76,11 @@ class BenchSession:
         """The device's state after the last timing."""
         return self._launcher.vitals
 
-    def stage(self, case: VerificationCase, caches: Sequence[Cache], repeats: int) -> None:
-        """Stage a case's shape, with as many sets as timing needs."""
-        self._shapes.stage(case, caches, repeats)
+    def stage(
+        self, cases: Sequence[VerificationCase], caches: Sequence[Cache], repeats: int
+    ) -> None:
+        """Stage the shape of these cases, with as many sets as timing on the first needs."""
+        self._shapes.stage(cases, caches, repeats)
 
     def stays_in_cache(self, shape: int, measure: Measure) -> bool:
         """Whether hot timings of a shape differ from cold ones on this device."""
@@ -263,7 +265,8 @@ class BenchSession:
         rotation, order = self._order(loaded, case.shape, cache, measure)
         self._shapes[case.shape, False].order = itertools.cycle(order)
         late = loaded.late_writes(case.shape)
-        planned = plan_bursts(rotation, order, self._rng, late=late)
+        mixes = self._shapes[case.shape, False].changed is not None
+        planned = plan_bursts(rotation, order, self._rng, late=late, mixes=mixes)
         samples: list[float] = []
         raced: list[tuple[float, int]] = []
 
@@ -314,10 +317,7 @@ class BenchSession:
         contents: Contents,
         expected: Mapping[str, Expected],
     ) -> tuple[RunBurst, BurstResult]:
-        """One launch on these contents, inspected.
-
-        The contents are written twice, so that the second write reads from the page cache.
-        """
+        """One inspected launch on contents that are written twice, now from the page cache."""
         key = shape, False
         target = self._next_set(loaded, key, None)
         self._shapes.refill(key, contents)
@@ -343,10 +343,11 @@ class BenchSession:
         completed = self._launcher.run(
             loaded, case.shape, bursts, case.expected, read_telemetry=read_telemetry
         )
+        changed = self._shapes[case.shape, False].changed
         for burst in bursts:
             with naming_early_starts(late=burst.late is not None):
                 asked, seen = next(completed)
-                self._check(case, asked, seen)
+                self._check(changed if changed and burst.mixed else case, asked, seen)
             yield seen.times
 
     def _check(self, case: VerificationCase, asked: RunBurst, seen: BurstResult) -> None:

@@ -25,6 +25,7 @@ StagingKey = tuple[int, bool]
 class StagedShape:
     """``original`` contents were staged first, ``contents`` are there now.
 
+    A case in which a few elements are ``changed`` is mixed into timings.
     ``order`` continues over the sets as the last timing did, so that a kernel cannot tell a checked
     launch by its set.
     """
@@ -33,6 +34,7 @@ class StagedShape:
     sets: int
     original: Contents
     contents: Contents
+    changed: VerificationCase | None
     order: Iterator[int]
 
 
@@ -57,14 +59,17 @@ class StagedShapes:
     def __contains__(self, key: StagingKey) -> bool:
         return key in self._shapes
 
-    def stage(self, case: VerificationCase, caches: Sequence[Cache], repeats: int) -> None:
-        """Stage the shape of a verification case, with as many sets as timing needs."""
+    def stage(
+        self, cases: Sequence[VerificationCase], caches: Sequence[Cache], repeats: int
+    ) -> None:
+        """Stage the shape of verification cases, with as many sets as timing on the first needs."""
+        case, changed = cases[0], next((case for case in cases if case.keep_outputs), None)
         arguments, contents = self._arguments[case.shape], case.contents
         needed = max(self.rotation(case.shape, cache, 0, repeats).sets for cache in caches)
         for exact, sets in ((True, 1), (False, needed)):
             handle = self._server.stage(staged(arguments, contents, self.least_align(exact)), sets)
             self._shapes[case.shape, exact] = StagedShape(
-                handle, sets, contents, contents, itertools.cycle(range(sets))
+                handle, sets, contents, contents, changed, itertools.cycle(range(sets))
             )
 
     def unstage(self, shape: int) -> None:

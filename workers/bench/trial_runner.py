@@ -141,8 +141,7 @@ class TrialRunner:
 
     def _stage(self, shape: int) -> None:
         measure = self._prep.measure
-        case = self._prep.cases[shape][0]
-        self._session.stage(case, (measure.cache,), measure.repeats)
+        self._session.stage(self._prep.cases[shape], (measure.cache,), measure.repeats)
 
     def _check(self, loaded: LoadedCandidate, shape: int, number: int) -> None:
         self._session.check(loaded, self._prep.cases[shape][number], exact=False)

@@ -143,6 +143,14 @@ class LateWrite:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OtherContents:
+    """Contents (argument → path) that one set of a burst holds, and the others do not."""
+
+    set_index: int
+    contents: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EnergyReading:
     """A device's energy counter just after it changed, and what had been launched by then.
 
@@ -171,10 +179,13 @@ class BufferSets(Protocol):
         Arguments left out keep their contents; guards are restored.
         """
 
-    def restore(self, sets: Sequence[int], poison: int | None) -> None:
+    def restore(
+        self, sets: Sequence[int], poison: int | None, other: OtherContents | None = None
+    ) -> None:
         """Prepare these sets for a launch: ``inout`` as filled, ``out`` and scratch poisoned.
 
-        Without a ``poison`` there is one set, whose ``out`` and scratch buffers are kept.
+        Without a ``poison`` there is one set, whose ``out`` and scratch buffers are kept. One of
+        the sets may hold ``other`` contents until the next time: no other set is inspected then.
         """
 
     def inspect(self, set_index: int, expected: Mapping[str, Expected]) -> Inspection:

@@ -23,6 +23,7 @@ from workers.devices.port import (
     GUARD_BYTES,
     Damage,
     Inspection,
+    OtherContents,
     Rotation,
     Staged,
     StagedBuffer,
@@ -187,6 +188,7 @@ class FakeBufferSets:
             if isinstance(a, StagedValue)
         }
         self.contents: dict[str, np.ndarray] = {}
+        self.mixed: dict[int, dict[str, np.ndarray]] = {}
         self.buffers = [{a.name: Buffer(a.size) for a in self.arguments} for _ in range(sets)]
         self.scratch: list[list[dict[str, Buffer]]] = []
         self.refill({a.name: a.contents for a in self.arguments if a.contents})
@@ -199,23 +201,31 @@ class FakeBufferSets:
                 buffer.raw[:] = CANARY
                 buffer.bytes[:] = self.contents.get(name, kept)
 
-    def restore(self, sets: Sequence[int], poison: int | None) -> None:
+    def restore(
+        self, sets: Sequence[int], poison: int | None, other: OtherContents | None = None
+    ) -> None:
         self.poison = poison
+        files = other.contents if other else {}
+        mixed = {name: np.fromfile(path, np.uint8) for name, path in files.items()}
+        self.mixed = {other.set_index: mixed} if other else {}
         for index in set(sets):
             for a in self.arguments:
-                if a.kind == "inout":
-                    self.buffers[index][a.name].bytes[:] = self.contents[a.name]
+                if a.kind in ("in", "inout"):
+                    self.buffers[index][a.name].bytes[:] = self.held(index)[a.name]
                 elif a.kind == "out" and poison is not None:
                     self.buffers[index][a.name].bytes[:] = poison
             for made in self.scratch if poison is not None else ():
                 for buffer in made[index].values():
                     buffer.bytes[:] = poison
 
+    def held(self, index: int) -> dict[str, np.ndarray]:
+        return self.contents | self.mixed.get(index, {})
+
     def inspect(self, set_index: int, expected: object) -> Inspection:
         buffers = self.buffers[set_index]
         damage = next(filter(None, (buffers[a.name].damage(a.name) for a in self.arguments)), None)
         for a in self.arguments if damage is None else ():
-            wrong = np.flatnonzero(buffers[a.name].bytes != self.contents.get(a.name, 0))
+            wrong = np.flatnonzero(buffers[a.name].bytes != self.held(set_index).get(a.name, 0))
             if a.kind == "in" and wrong.size:
                 damage = Damage(argument=a.name, where="input", offset=int(wrong[0]))
         outputs = [a.name for a in self.arguments if a.kind in ("out", "inout")]

@@ -28,6 +28,7 @@ from workers.devices.port import (
     GUARD_BYTES,
     Damage,
     DeviceFailure,
+    OtherContents,
     StagedBuffer,
     StagedValue,
 )
@@ -273,6 +274,23 @@ def test_refill_changes_contents_at_the_same_addresses(rig):
     launchable.burst((0,))
     seen = rig.buffer_sets.inspect(0, want(rig, 2 * other, atol=1e-6))
     assert (seen.damage, seen.comparisons["out"].failures) == (None, 0)
+
+
+def test_one_set_holds_other_contents_for_one_burst(rig):
+    launchable = rig.bind(step())
+    other = rig.data[::-1].copy()
+    mixed = OtherContents(set_index=1, contents={"x": rig.file("other", other)})
+    ordinary, changed = want(rig, 2 * rig.data, atol=1e-6), want(rig, 2 * other, atol=1e-7)
+    for held, sets, expected in (
+        (None, (0, 1, 2), ordinary),
+        (mixed, (1,), changed),
+        (None, (0, 1, 2), ordinary),
+    ):
+        rig.buffer_sets.restore([0, 1, 2], 0, held)
+        launchable.burst((2, 1, 0))
+        for index in sets:
+            seen = rig.buffer_sets.inspect(index, expected)
+            assert (seen.damage, seen.comparisons["out"].failures) == (None, 0)
 
 
 def test_what_an_image_holds_is_written_again_only_where_somebody_changed_it(rig, monkeypatch):

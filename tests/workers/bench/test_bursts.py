@@ -93,6 +93,18 @@ def test_one_burst_ends_early_and_all_sets_that_it_leaves_idle_are_inspected(rot
     assert not early.timed
 
 
+@pytest.mark.parametrize("rotation", [ON_A_PROCESSOR, ON_A_GPU], ids=str)
+@given(seed=st.integers(0, 2**32))
+def test_one_burst_inspects_other_inputs_behind_its_first_launch(rotation, seed):
+    rng = np.random.default_rng(seed)
+    order = random_order(rotation, rng)
+    (mixed,) = [burst for burst in plan_bursts(rotation, order, rng, mixes=True) if burst.mixed]
+    assert mixed.order == order
+    assert mixed.inspect in order[1:]
+    assert not mixed.timed
+    assert not mixed.raced
+
+
 @pytest.mark.parametrize("rotation", ROTATIONS, ids=str)
 def test_no_burst_launches_on_a_set_twice(rotation):
     for burst in planned(rotation, 0):

@@ -73,7 +73,7 @@ def open_timing(laboratory, tmp_path_factory) -> Iterator[Callable[[float], Timi
             np.random.default_rng(2),
             replace(prep.bounds, launch_ns=launch_ns),
         )
-        session.stage(case, ("cold", "hot"), repeats=20)
+        session.stage([case], ("cold", "hot"), repeats=20)
         baseline = session.load(prep.setup.baseline)
         session.check(baseline, case, exact=False)
         return Timing(server, session, baseline, case)
@@ -279,7 +279,7 @@ def test_on_a_gpu_launches_that_are_not_looked_at_go_along_with_the_next(
             np.random.default_rng(3),
             prep.bounds,
         )
-        session.stage(first, ("cold",), repeats=20)
+        session.stage([first], ("cold",), repeats=20)
         baseline = session.load(prep.setup.baseline)
         session.check(baseline, flipped, exact=False)
         send, frames = Child.send, []

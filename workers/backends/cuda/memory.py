@@ -22,6 +22,7 @@ from workers.devices.port import (
     GUARD_BYTES,
     Damage,
     Inspection,
+    OtherContents,
     Staged,
     StagedBuffer,
     StagedValue,
@@ -224,6 +225,7 @@ class CudaBufferSets:
         self._contents: dict[str, str] = {}
         self._paths: set[str] = set()
         self._digest: int | None = None
+        self._mixed = False
         with cuda.translated():
             layout = laid_out([(b.name, b.size, b.align) for b in self.buffers.values()])
             self._slab = Slab(cuda, checks, pinned, layout, sets)
@@ -289,9 +291,17 @@ class CudaBufferSets:
                 for name, path in wanted.items():
                     self._slab.write(name, path)
                 self._contents, self._digest = wanted, self._slab.digest(list(wanted))
+        self._mixed = False
 
-    def restore(self, sets: Sequence[int], poison: int | None) -> None:
-        """Restore these sets, with outputs and scratch poisoned."""
+    def restore(
+        self, sets: Sequence[int], poison: int | None, other: OtherContents | None = None
+    ) -> None:
+        """Restore these sets, with outputs and scratch poisoned.
+
+        The image holds ``other`` contents until the next time, as the set that is inspected does.
+        """
+        if self._mixed:
+            self.refill({})
         with self._cuda.translated():
             self._checks.spoil()
             if poison is None:
@@ -306,6 +316,11 @@ class CudaBufferSets:
                     _poison(slab, poison)
             for slab in (self._slab, *self._scratch):
                 slab.restore(sets)
+            if other is not None:
+                self._mixed = True
+                for name, path in other.contents.items():
+                    self._slab.write(name, path)
+                self._slab.restore([other.set_index])
 
     def inspect(self, set_index: int, expected: Mapping[str, Expected]) -> Inspection:
         """Check for damage, compare expected outputs, return those that cannot be compared here."""

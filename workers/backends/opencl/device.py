@@ -36,6 +36,7 @@ from workers.devices.port import (
     DeviceFailure,
     Inspection,
     LateWrite,
+    OtherContents,
     Rotation,
     Staged,
     StagedBuffer,
@@ -148,6 +149,7 @@ class OpenCLBufferSets:
         self._buffers = [a for a in arguments if isinstance(a, StagedBuffer)]
         self._guard = canary(GUARD_BYTES, int.from_bytes(os.urandom(8), "little"))
         self._files: dict[str, Bytes] = {}
+        self._other: tuple[int, dict[str, Bytes]] = (0, {})
         self._scratch: list[Regions] = []
         self._poison: int | None = None
         self.values = {
@@ -195,6 +197,7 @@ class OpenCLBufferSets:
 
     def refill(self, contents: Mapping[str, str]) -> None:
         """Write new contents into every set and restore the guards."""
+        self._other = (0, {})
         for name, path in contents.items():
             self._files[name] = np.fromfile(path, np.uint8)
         with translated(self._owner.cl):
@@ -204,16 +207,19 @@ class OpenCLBufferSets:
                     if name in self._files:
                         region.write(self._files[name])
 
-    def restore(self, sets: Sequence[int], poison: int | None) -> None:
+    def restore(
+        self, sets: Sequence[int], poison: int | None, other: OtherContents | None = None
+    ) -> None:
         """Restore ``inout`` buffers, poison ``out`` and scratch ones, and local memory."""
         self._poison = poison
         with translated(self._owner.cl):
             self._owner.queue.finish()
             self._owner.locals.spoil()
+            self._exchange(other)
             for index in set(sets):
                 for buffer in self._buffers:
                     if buffer.kind == "inout":
-                        self.regions[index][buffer.name].write(self._files[buffer.name])
+                        self.regions[index][buffer.name].write(self._held(index, buffer.name))
                 if poison is not None:
                     for _, region in self._poisoned(index):
                         region.fill(poison)
@@ -240,7 +246,7 @@ class OpenCLBufferSets:
                     (name, region, self._poison) for name, region in self._poisoned(index)
                 ]
                 held += [
-                    (b.name, self.regions[index][b.name], self._files[b.name])
+                    (b.name, self.regions[index][b.name], self._held(index, b.name))
                     for b in self._buffers
                     if b.kind == "inout"
                 ]
@@ -255,6 +261,22 @@ class OpenCLBufferSets:
         self.regions.clear()
         self._scratch.clear()
         self._files.clear()
+
+    def _held(self, index: int, name: str) -> Bytes:
+        """What a buffer of a set holds before a launch."""
+        at, other = self._other
+        return other[name] if at == index and name in other else self._files[name]
+
+    def _exchange(self, other: OtherContents | None) -> None:
+        """End the other contents of one set, and write those of another."""
+        at, before = self._other
+        for name in before:
+            self.regions[at][name].write(self._files[name])
+        files = {} if other is None else other.contents
+        at = 0 if other is None else other.set_index
+        self._other = at, {name: np.fromfile(path, np.uint8) for name, path in files.items()}
+        for name, contents in self._other[1].items():
+            self.regions[at][name].write(contents)
 
     def _poisoned(self, index: int) -> Iterator[tuple[str, Region]]:
         """The buffers of a set that are poisoned."""
@@ -273,7 +295,8 @@ class OpenCLBufferSets:
                 return Damage(argument=name, where=where, offset=broken[1])
         for buffer in self._buffers:
             if buffer.kind in ("in", "constant"):
-                wrong = np.flatnonzero(regions[buffer.name].read() != self._files[buffer.name])
+                held = self._held(index, buffer.name)
+                wrong = np.flatnonzero(regions[buffer.name].read() != held)
                 if wrong.size:
                     return Damage(argument=buffer.name, where="input", offset=int(wrong[0]))
         return None
