@@ -293,7 +293,7 @@ def test_one_set_holds_other_contents_for_one_burst(rig):
             assert (seen.damage, seen.comparisons["out"].failures) == (None, 0)
 
 
-def test_what_an_image_holds_is_written_again_only_where_somebody_changed_it(rig, monkeypatch):
+def test_a_launch_that_changes_what_others_find_is_refused_and_the_image_mended(rig, monkeypatch):
     copies = []
     copy = rig.pinned.copy
     monkeypatch.setattr(rig.pinned, "copy", lambda *given: (copies.append(1), copy(*given))[1])
@@ -302,13 +302,17 @@ def test_what_an_image_holds_is_written_again_only_where_somebody_changed_it(rig
     assert not copies
     first, second = (rig.buffer_sets.address(index, "x") for index in (0, 1))
     image = first - (second - first)
+    mixed = OtherContents(set_index=1, contents=contents)
     for changed in (image + 7, image - 1):
         before = int(view(changed, 1)[0])
         view(changed, 1)[0] ^= 0x10
-        copies.clear()
-        rig.buffer_sets.refill(contents)
-        assert copies
+        with pytest.raises(DeviceFailure, match="what other launches are to find has changed"):
+            rig.buffer_sets.restore([0, 1], 0, mixed)
+        with pytest.raises(DeviceFailure) as refused:
+            rig.buffer_sets.refill(contents)
+        assert refused.value.code is Code.OUT_OF_BOUNDS
         assert int(view(changed, 1)[0]) == before
+        rig.buffer_sets.refill(contents)
 
 
 def test_an_oracle_comes_only_for_outputs_that_it_was_not_compared_with(rig, monkeypatch):

@@ -1,7 +1,8 @@
 """Buffer sets on a CUDA device: guarded, exactly aligned, restored in one copy.
 
 A slab holds the sets side by side, and an image of a set before a launch: contents, guards, poison.
-Restoring copies the image over sets; inspecting compares a set with it.
+Restoring copies the image over sets; inspecting compares a set with it. A launch can write there
+as well, so a digest tells whether one did.
 """
 
 import os
@@ -13,6 +14,7 @@ import numpy as np
 
 from tuner.experiment.arguments import item_bytes
 from tuner.plan import Scratch
+from tuner.trial import Code
 from workers.backends.cuda.architectures import BASE_ALIGN
 from workers.backends.cuda.checks import MODES, Checks, LateCopy, Stretch
 from workers.backends.cuda.driver import ON_DEVICE, TO_DEVICE, TO_HOST, Cuda
@@ -21,6 +23,7 @@ from workers.comparison import Expected
 from workers.devices.port import (
     GUARD_BYTES,
     Damage,
+    DeviceFailure,
     Inspection,
     OtherContents,
     Staged,
@@ -29,6 +32,7 @@ from workers.devices.port import (
 )
 from workers.elements import is_row_major
 
+_IMAGE_CHANGED = "writes outside its buffers: what other launches are to find has changed"
 _ITEM = 8
 """The largest element; what is rotated by a multiple of it keeps its elements."""
 
@@ -279,19 +283,28 @@ class CudaBufferSets:
         slab.release()
 
     def refill(self, contents: Mapping[str, str]) -> None:
-        """Write contents (argument → path) and guards to the image.
+        """Write contents (argument → path) and guards to the image, unless it holds them.
 
-        Skipped if it holds them already and its digest is unchanged.
+        Raises:
+            DeviceFailure: a launch changed the image, which is mended.
         """
         wanted = self._contents | dict(contents)
         self._paths.update(wanted.values())
         with self._cuda.translated():
-            if wanted != self._contents or self._slab.digest(list(wanted)) != self._digest:
+            changed = self._changed()
+            if wanted != self._contents or changed or self._mixed:
                 self._slab.mend()
                 for name, path in wanted.items():
                     self._slab.write(name, path)
                 self._contents, self._digest = wanted, self._slab.digest(list(wanted))
         self._mixed = False
+        if changed:
+            raise DeviceFailure(Code.OUT_OF_BOUNDS, _IMAGE_CHANGED)
+
+    def _changed(self) -> bool:
+        """Whether a launch changed the image's contents or guards."""
+        known = self._digest is not None and not self._mixed
+        return known and self._slab.digest(list(self._contents)) != self._digest
 
     def restore(
         self, sets: Sequence[int], poison: int | None, other: OtherContents | None = None
@@ -317,6 +330,8 @@ class CudaBufferSets:
             for slab in (self._slab, *self._scratch):
                 slab.restore(sets)
             if other is not None:
+                if self._changed():
+                    raise DeviceFailure(Code.OUT_OF_BOUNDS, _IMAGE_CHANGED)
                 self._mixed = True
                 for name, path in other.contents.items():
                     self._slab.write(name, path)
