@@ -19,7 +19,7 @@ from tuner.run_directory import RunDirectory
 
 def list_all() -> None:
     """Print one line per winner."""
-    for pattern in _patterns(Settings.read()):
+    for pattern in _patterns():
         for winner in pattern.winners:
             values = " ".join(f"{name}={value}" for name, value in winner.values.items())
             name = f"{pattern.name}  {pattern.experiment}".rstrip()
@@ -31,24 +31,24 @@ def list_all() -> None:
 
 def show(name: str) -> None:
     """Print one pattern."""
-    pattern = _store(Settings.read()).find(name)
+    pattern = _store().find(name)
     typer.echo(PATTERNS.dump_json(pattern, indent=2).decode())
 
 
 def export() -> None:
     """Print every pattern as one JSON list."""
-    typer.echo(dump_patterns(_patterns(Settings.read())), nl=False)
+    typer.echo(dump_patterns(_patterns()), nl=False)
 
 
 def delete(name: str) -> None:
     """Delete one pattern."""
-    store = _store(Settings.read())
+    store = _store()
     pattern = store.find(name)
     store.delete(pattern)
     typer.echo(f"deleted {pattern.name}")
 
 
-def copy_near(settings: Settings, directory: RunDirectory) -> None:
+def copy_near(directory: RunDirectory) -> None:
     """Copy the patterns of similar kernels into a new run that uses patterns. Replays use none.
 
     Raises:
@@ -57,7 +57,7 @@ def copy_near(settings: Settings, directory: RunDirectory) -> None:
     agents = agent_settings(directory.experiment)
     if agents is not None and agents.model == "replay":
         return
-    near = inherited(_patterns(settings), directory.experiment)
+    near = inherited(_patterns(), directory.experiment)
     directory.write(PATTERNS_FILE, dump_patterns(near))
     if near:
         names = ", ".join(map(str, near))
@@ -65,7 +65,7 @@ def copy_near(settings: Settings, directory: RunDirectory) -> None:
         say(f"patterns of similar kernels are {used}: {names}")
 
 
-def leave(settings: Settings, run_dir: Path, history: History, result: Result) -> None:
+def leave(run_dir: Path, history: History, result: Result) -> None:
     """Store the pattern of a finished run that uses patterns, if it gained anything.
 
     If that fails, the run's result stands, and a note says why.
@@ -75,20 +75,20 @@ def leave(settings: Settings, run_dir: Path, history: History, result: Result) -
     pattern = left_by(history, result)
     if pattern is not None:
         try:
-            _store(settings).add(pattern)
+            _store().add(pattern)
         except EnvironmentProblem as problem:
             say(f"cannot keep the winner as a pattern: {problem}")
 
 
-def _patterns(settings: Settings) -> tuple[Pattern, ...]:
+def _patterns() -> tuple[Pattern, ...]:
     """The patterns of the store; files that are skipped are named on stderr."""
-    patterns, notes = _store(settings).read()
+    patterns, notes = _store().read()
     for note in notes:
         say(note)
     return patterns
 
 
-def _store(settings: Settings) -> PatternStore:
-    if settings.home is None:
+def _store() -> PatternStore:
+    if (home := Settings.read().home) is None:
         raise EnvironmentProblem("patterns are off: KERNELWRIGHT_HOME is empty")
-    return PatternStore(settings.home / "patterns")
+    return PatternStore(home / "patterns")

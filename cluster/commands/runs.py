@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import NoReturn, Unpack
 
@@ -75,8 +74,7 @@ def run(
         # The run directory keeps the fleet.
         follow_run(new.running, new.folder, replace(where, fleet=None), as_json=as_json)
     with _reminding(new.guesses):
-        learn = partial(patterns.leave, settings)
-        report.conclude(new.folder, as_json=as_json, learn=learn)
+        report.conclude(new.folder, as_json=as_json, learn=patterns.leave)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +127,7 @@ def new_run(
         try:
             with closing(directory):
                 if use_patterns:
-                    patterns.copy_near(settings, directory)
+                    patterns.copy_near(directory)
                 if asked == "replay":
                     copy_transcript(path, experiment, folder)
             with _reminding(guesses):
@@ -161,7 +159,7 @@ def resume(
         if seconds is not None:
             allow_seconds(folder, seconds)
         follow_run(_start(place, folder, where), folder, where, as_json=as_json)
-    report.conclude(folder, as_json=as_json, learn=partial(patterns.leave, settings))
+    report.conclude(folder, as_json=as_json, learn=patterns.leave)
 
 
 def _start(place: Workplace, folder: Path, where: Placement) -> Running:

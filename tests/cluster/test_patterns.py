@@ -3,7 +3,6 @@
 import json
 import os
 from contextlib import closing
-from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import patch
 
@@ -14,7 +13,6 @@ from agents.patterns.pattern import Pattern, Winner
 from agents.patterns.store import PatternStore
 from cluster.commands import patterns
 from cluster.runs.search_run import PATTERNS_FILE
-from cluster.settings import Settings
 from tests.cluster.kernels import kernelwright, write_experiment
 from tuner.experiment.load import load_experiment
 from tuner.run_directory import RunDirectory, RunView
@@ -74,9 +72,9 @@ def test_a_store_that_cannot_be_written_costs_a_note_and_not_the_result(
     winner = Winner(device="d", values={"VEC": 4}, speedup=2.0, low=1.9, high=2.1)
     left = Pattern(kernel="a" * 16, features=features_of(spec), strategy="", winners=(winner,))
     monkeypatch.setattr(patterns, "left_by", lambda *_: left)
-    settings = Settings(ray_address=None, in_job=False, home=Path("/dev/null/home"))
+    monkeypatch.setenv("KERNELWRIGHT_HOME", "/dev/null/home")
     history = SimpleNamespace(finished=True, experiment=spec)
-    patterns.leave(settings, tmp_path / "run", history, None)
+    patterns.leave(tmp_path / "run", history, None)
     assert "cannot keep the winner as a pattern: /dev/null/home/patterns" in capsys.readouterr().err
 
 
@@ -84,6 +82,6 @@ def test_a_run_without_patterns_leaves_none(tmp_path, monkeypatch):
     spec = load_experiment(write_experiment(tmp_path / "spec"))
     RunDirectory.create(tmp_path / "run", spec, "").close()
     monkeypatch.setattr(patterns, "left_by", lambda *_: pytest.fail("it uses no patterns"))
-    settings = Settings(ray_address=None, in_job=False, home=tmp_path / "home")
-    patterns.leave(settings, tmp_path / "run", SimpleNamespace(finished=True), None)
+    monkeypatch.setenv("KERNELWRIGHT_HOME", str(tmp_path / "home"))
+    patterns.leave(tmp_path / "run", SimpleNamespace(finished=True), None)
     assert not (tmp_path / "home").exists()
