@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
-from agents.fences import Block, fenced
+from agents.fences import fenced
 from agents.llm.port import Reply
 from agents.settings import Mode
 from tuner.backends.registry import backends
@@ -249,7 +249,11 @@ def _object(reply: Reply, adapter: TypeAdapter[T]) -> T:
 
 def _object_text(reply: Reply) -> str:
     parts = fenced(_answer(reply))
-    _refuse_open(parts.blocks)
+    for block in parts.blocks:
+        if not block.closed:
+            raise _UnusableError(
+                "truncated", f"the fenced block that opens at line {block.line} is not closed"
+            )
     found = [block.text for block in parts.blocks if block.language in _JSON_LANGUAGES]
     if not found:
         untagged = (block.text for block in parts.blocks if not block.language)
@@ -318,21 +322,9 @@ def _block(reply: Reply, languages: Set[str]) -> str:
         raise _UnusableError("no_source", "the source block is empty")
     if len(text.encode("utf-8", "replace")) > MAX_FILE_BYTES or "\0" in text:
         raise _UnusableError("malformed", "the source is larger than 1 MiB or contains a NUL byte")
-    if not _encodable(text):
+    if any("\ud800" <= character <= "\udfff" for character in text):
         raise _UnusableError("malformed", "the source is not valid Unicode")
     return text
-
-
-def _refuse_open(blocks: tuple[Block, ...]) -> None:
-    for block in blocks:
-        if not block.closed:
-            raise _UnusableError(
-                "truncated", f"the fenced block that opens at line {block.line} is not closed"
-            )
-
-
-def _encodable(text: str) -> bool:
-    return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

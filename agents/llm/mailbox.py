@@ -116,7 +116,7 @@ class Mailbox:
             reply = self._take(request, name)
             if reply is not None:
                 return reply
-            why = self._why(name)
+            why = f" ({said})" if (said := self._said(name).strip()) else ""
             where = f"{asked}{why}"
             if self._exit_when_waiting:
                 return Waiting(where=where)
@@ -160,12 +160,8 @@ class Mailbox:
     def _problem(self, name: str) -> Path:
         return self._directory / "problems" / f"{name}.txt"
 
-    def _why(self, name: str) -> str:
-        """Why the reply that is there was not accepted; empty if there is none."""
-        why = self._said(name).strip()
-        return f" ({why})" if why else ""
-
     def _said(self, name: str) -> str:
+        """Why the reply that is there was not accepted; empty if there is none."""
         try:
             return read_bounded(self._problem(name), LIMIT_BYTES) or ""
         except UnreadableFile:

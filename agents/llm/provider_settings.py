@@ -44,9 +44,9 @@ def parameters(provider: str, named: Iterable[str]) -> dict[str, str]:
     """
     prefix = provider.upper()
     usual = [*named, *(f"{prefix}_API_{what}" for what in ("KEY", "BASE", "VERSION"))]
-    found = {name: _usual(match[1]) for name in usual if (match := _USUAL.search(name))}
+    found = {
+        name: "api_key" if match[1] == "TOKEN" else f"api_{match[1].lower()}"
+        for name in usual
+        if (match := _USUAL.search(name))
+    }
     return {**found, **_MORE.get(provider, {})}
-
-
-def _usual(what: str) -> str:
-    return "api_key" if what == "TOKEN" else f"api_{what.lower()}"

@@ -90,7 +90,7 @@ def load_campaign(path: Path) -> Campaign:
         problems += _same_names(made, document)
     if document.problems or problems or made is None:
         raise SpecProblems.of([*document.problems, *problems])
-    return _in_order(made)
+    return replace(made, runs=tuple(sorted(made.runs, key=lambda run: -run.priority)))
 
 
 def _of_folder(folder: Path) -> Campaign:
@@ -153,7 +153,3 @@ def _same_names(campaign: Campaign, document: Document) -> Iterator[Problem]:
         if names[run.name] > 1:
             words = f"another run is called {run.name!r}, too: give each a `name`"
             yield document.problem(("runs", index), words)
-
-
-def _in_order(campaign: Campaign) -> Campaign:
-    return replace(campaign, runs=tuple(sorted(campaign.runs, key=lambda run: -run.priority)))

@@ -72,7 +72,8 @@ def report(
         EnvironmentProblem: a file cannot be written, or matplotlib is not installed.
     """
     if timeline:
-        _print_timeline(run_dir, as_json=as_json)
+        found = timeline_of(run_dir)
+        typer.echo(timeline_json(found) if as_json else timeline_text(found))
         return
     history, result = result_of(run_dir)
     if not (html_files or figures):
@@ -112,12 +113,6 @@ def _write_tables(run_dir: Path) -> list[Path]:
                 write_whole(inside(search, name), table(history))
                 written.append(search / name)
     return written
-
-
-def _print_timeline(run_dir: Path, *, as_json: bool) -> None:
-    """Print where the time of a run and of its rounds went."""
-    found = timeline_of(run_dir)
-    typer.echo(timeline_json(found) if as_json else timeline_text(found))
 
 
 def conclude(

@@ -96,9 +96,10 @@ def _run(picture: RunPicture) -> Iterator[Part]:
     if picture.problem:
         yield picture.problem
         return
+    place = f"round {picture.round} of {picture.rounds}: " if picture.round else ""
     facts = [
         ("kernel", f"{picture.kernel} on {picture.device}" if picture.device else picture.kernel),
-        ("doing", _doing(picture)),
+        ("doing", f"{place}{picture.words}"),
         ("trials", f"{picture.tried}, {picture.rejected} rejected; {duration(picture.seconds)}"),
     ]
     if picture.writer:
@@ -123,8 +124,3 @@ def _run(picture: RunPicture) -> Iterator[Part]:
     if lost := losses(picture.counts):
         yield Heading(text="Lost")
         yield Table(head=("worker", "what", "why", ""), rows=tuple(lost))
-
-
-def _doing(picture: RunPicture) -> str:
-    place = f"round {picture.round} of {picture.rounds}: " if picture.round else ""
-    return f"{place}{picture.words}"
