@@ -27,8 +27,8 @@ from cluster.runs.model_choice import (
     ModelAccess,
     check_endpoint,
     check_models,
+    choose_model,
     keep_transcript,
-    named_model,
     open_model,
 )
 from cluster.settings import take_keys
@@ -79,7 +79,7 @@ def complete(
         if path.exists():
             raise SpecError(f"{path} exists already: delete it, or name another with --output")
     beside = spec.with_name(f"completion_{experiment.kernel.language}.jsonl")
-    name = named_model(spec, experiment, model, beside)
+    name = choose_model(spec, experiment, model, beside)
     if name == "none":
         lines = ", ".join(map(str, guesses)) or "none"
         raise ModelUnavailable(

@@ -70,23 +70,22 @@ def transcript_beside(spec: Path, experiment: Experiment) -> Path:
     return spec.parent / f"transcript_{experiment.kernel.language}{mode}.jsonl"
 
 
-def choose_model(spec: Path, experiment: Experiment, wanted: str | None) -> str:
+def choose_model(
+    spec: Path, experiment: Experiment, wanted: str | None, beside: Path | None = None
+) -> str:
     """The model of a new run; ``none`` for a run without agents.
 
     Args:
         spec: the spec's file.
         experiment: the spec's contents.
         wanted: the value of ``--model``.
+        beside: the transcript to replay; by default that of the spec's runs.
 
     Raises:
         ModelUnavailable: ``replay`` is wanted, and there is no transcript of this kernel.
         SpecError: a mailbox is wanted, and no folder is named.
     """
-    return named_model(spec, experiment, wanted, transcript_beside(spec, experiment))
-
-
-def named_model(spec: Path, experiment: Experiment, wanted: str | None, beside: Path) -> str:
-    """As :func:`choose_model`, with the transcript at ``beside``."""
+    beside = beside or transcript_beside(spec, experiment)
     agents = agent_settings(experiment)
     model = wanted or (agents.model if agents else "none")
     if model == "auto":
