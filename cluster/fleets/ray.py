@@ -48,7 +48,11 @@ async def open_ray_fleet(
     """
     claim = claim or Claim()
     if traits_of(backend).gpu_only if gpus is None else gpus:
-        return await _over_gpus(backend, wanted, cache, claim)
+        taken = await take_gpus(backend, wanted, claim)
+        fleet = ElasticFleet(taken, claim.share, cache)
+        for bench, problem in taken.refused.items():
+            fleet.refuse(bench, problem)
+        return fleet
     found = await asyncio.to_thread(list_devices, (backend,))
     device, indices = choose(found, backend, wanted)
     indices = claim.share.limited(indices)
@@ -73,13 +77,3 @@ async def open_ray_fleet(
         await actor.release()
         raise
     return PooledFleet(device, compilers, benches)
-
-
-async def _over_gpus(
-    backend: Backend, wanted: str | None, cache: Path | None, claim: Claim
-) -> PooledFleet:
-    taken = await take_gpus(backend, wanted, claim)
-    fleet = ElasticFleet(taken, claim.share, cache)
-    for bench, problem in taken.refused.items():
-        fleet.refuse(bench, problem)
-    return fleet

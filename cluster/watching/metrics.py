@@ -114,17 +114,14 @@ def prometheus(pictures: Sequence[RunPicture]) -> str:
     found: dict[Metric, list[str]] = {metric: [] for metric in METRICS}
     for picture in pictures:
         live = picture.state == "running"
-        for one in (*samples(picture.counts, picture.speedup, live=live), *_states(picture)):
+        states = (Sample(STATE, {"state": one}, float(one == picture.state)) for one in STATES)
+        for one in (*samples(picture.counts, picture.speedup, live=live), *states):
             labels = ",".join(
                 f'{name}="{_escaped(text)}"'
                 for name, text in {"run": picture.name, **one.labels}.items()
             )
             found[one.metric].append(f"{one.metric.name}{{{labels}}} {one.value:.10g}\n")
     return "".join(_block(metric, lines) for metric, lines in found.items() if lines)
-
-
-def _states(picture: RunPicture) -> Iterator[Sample]:
-    return (Sample(STATE, {"state": one}, float(one == picture.state)) for one in STATES)
 
 
 def _block(metric: Metric, lines: Iterable[str]) -> str:
