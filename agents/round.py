@@ -12,10 +12,11 @@ Owns the order of its steps and their names:
 
 import asyncio
 import math
+from dataclasses import replace
 from functools import partial
 from typing import Literal
 
-from agents.brief import BRIEFS, Brief, RoundSummary
+from agents.brief import BRIEFS, Brief, RoundSummary, round_messages
 from agents.evaluator import TemplateEvaluator
 from agents.generation.drafting import write_template
 from agents.halving import HalvingResult, Seeds, round_experiment, rungs, successive_halving
@@ -38,15 +39,15 @@ from agents.planning import (
     overspent,
     suggest,
 )
-from agents.replies import GeneratedTemplate, Suggestion
+from agents.replies import GeneratedTemplate, Suggestion, read_proposals
 from agents.rounds_summary import PARKED
 from agents.static_profile import roofline
 from agents.step_journal import CallRecord, Steps
-from agents.tuning import proposals
 from agents.turns import Ask, asker
 from agents.verdict import ADMISSIONS, MEANWHILE, VERDICTS, Admitted, Refused, Verdict
 from tuner.errors import DeviceNeeded
 from tuner.experiment.model import Experiment, Template
+from tuner.results.landscape import landscape
 
 EndReason = StopReason | Literal["model", "waiting", "device", "stopped"]
 
@@ -264,15 +265,19 @@ class Round:
             return await self._steps.take(step, VERDICTS, act)
 
         async def propose(draft: int, rung: int, found: Verdict) -> Seeds:
-            if not self._task.agents.proposals:
+            most, template = self._task.agents.proposals, drafts[draft].template
+            if not most:
                 return ()
-            template, ask = drafts[draft].template, self._asker(Role.TUNING, draft)
-            try:
-                return await proposals(await self._brief(), template, found, ask, rung, self._task)
+            learned = landscape(template.parameters, found.observations)
+            brief = replace(await self._brief(), landscape=learned)
+            messages = round_messages("tuning", brief, template=template, most=most)
+            try:  # the rung numbers the call
+                record = await self._asker(Role.TUNING, draft)(rung, messages, "")
             except RoundStopped as stop:  # a search needs no advice
                 if stop.reason in PARKED:
                     raise
                 return ()
+            return read_proposals(record.reply)[:most]
 
         inherited = inherited_seeds(self._task.patterns, self._task.device.name)
         return await successive_halving(drafts, experiment, inherited, search, propose)
