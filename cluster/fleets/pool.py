@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from cluster.fleets.batches import (
     BatchEndedError,
@@ -315,9 +316,8 @@ class PooledFleet:
         """Do one work, and batches that come up behind it; returns other work that came up."""
         match work:
             case MeasureWork():
-                return await self._batches.measure(
-                    held.sound(bench), leave, work, lambda: self._key == held.key
-                )
+                further = partial(self._is_for, held)
+                return await self._batches.measure(held.sound(bench), leave, work, further)
             case PrepareWork():
                 self._answers.put_nowait(replace(held.answer, work=work.id))
             case ConfirmWork():
@@ -325,6 +325,10 @@ class PooledFleet:
             case ExamineWork():
                 self._answers.put_nowait(await held.sound(bench).examine(work))
         return None
+
+    def _is_for(self, held: _Preparation) -> bool:
+        """Whether what is queued now is for what a bench has prepared."""
+        return self._key == held.key
 
     async def _up_to_date(
         self, bench: BenchSlot, leave: Leave, held: _Preparation | None

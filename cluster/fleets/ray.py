@@ -48,11 +48,7 @@ async def open_ray_fleet(
     """
     claim = claim or Claim()
     if traits_of(backend).gpu_only if gpus is None else gpus:
-        taken = await take_gpus(backend, wanted, claim)
-        fleet = ElasticFleet(taken, claim.share, cache)
-        for bench, problem in taken.refused.items():
-            fleet.refuse(bench, problem)
-        return fleet
+        return await _over_gpus(backend, wanted, cache, claim)
     found = await asyncio.to_thread(list_devices, (backend,))
     device, indices = choose(found, backend, wanted)
     indices = claim.share.limited(indices)
@@ -77,3 +73,13 @@ async def open_ray_fleet(
         await actor.release()
         raise
     return PooledFleet(device, compilers, benches)
+
+
+async def _over_gpus(
+    backend: Backend, wanted: str | None, cache: Path | None, claim: Claim
+) -> PooledFleet:
+    taken = await take_gpus(backend, wanted, claim)
+    fleet = ElasticFleet(taken, claim.share, cache)
+    for bench, problem in taken.refused.items():
+        fleet.refuse(bench, problem)
+    return fleet
