@@ -184,11 +184,20 @@ def _beside(prep: Preparation, shape: int) -> list[InputSpec]:
 
 
 def extra_keys(prep: Preparation, scope: ConfirmScope) -> list[tuple[int, InputSpec]]:
-    """Shapes and specs of the extra cases in a scope of confirmation."""
+    """Shapes and specs of the extra cases in a scope of confirmation, in the order of checks.
+
+    After the timed shapes, small ones first: a failure on them tells more, and they are made first.
+    """
+    cells = prep.setup.baseline.plan.cells
+
+    def order(shape: int) -> tuple[bool, int]:
+        size = sum(a.size for a in prep.arguments[shape] if a.is_buffer)
+        return (False, shape) if shape in prep.timed else (True, size)
+
     return [
         (shape, spec)
-        for shape, cell in enumerate(prep.setup.baseline.plan.cells)
-        if isinstance(cell, CellPlan) and scope in (scope_of(prep, shape), "all")
+        for shape in sorted(range(len(cells)), key=order)
+        if isinstance(cells[shape], CellPlan) and scope in (scope_of(prep, shape), "all")
         for spec in extra_specs(prep, shape)
     ]
 
