@@ -94,7 +94,7 @@ def compare(runs, strategy, repeats, noise=0.05):
     for number, measured in enumerate(runs):
         experiment, device = measured.history.experiment, measured.history.device.name
         if number:
-            near = inherited(patterns, experiment, device)
+            near = inherited(patterns, experiment)
             counts = {}
             for name, subject in {
                 "without": experiment,

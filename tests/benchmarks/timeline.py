@@ -59,8 +59,8 @@ def timeline(entries: Sequence[Entry]) -> dict[str, Any]:
     trials = sum(counts.values())
     return {
         "trials": trials,
-        "seconds": clock.seconds,
-        "per_second": trials / clock.seconds if clock.seconds else 0.0,
+        "seconds": clock.searched,
+        "per_second": trials / clock.searched if clock.searched else 0.0,
         "given_up": given_up,
         "merged": merged,
         "at_once": _at_once(benches, until),
