@@ -291,8 +291,9 @@ class CudaBufferSets:
         wanted = self._contents | dict(contents)
         self._paths.update(wanted.values())
         with self._cuda.translated():
-            changed = self._changed()
-            if wanted != self._contents or changed or self._mixed:
+            known = self._digest is not None and not self._mixed
+            changed = known and self._slab.digest(list(self._contents)) != self._digest
+            if wanted != self._contents or changed or not known:
                 self._slab.mend()
                 for name, path in wanted.items():
                     self._slab.write(name, path)
@@ -301,17 +302,15 @@ class CudaBufferSets:
         if changed:
             raise DeviceFailure(Code.OUT_OF_BOUNDS, _IMAGE_CHANGED)
 
-    def _changed(self) -> bool:
-        """Whether a launch changed the image's contents or guards."""
-        known = self._digest is not None and not self._mixed
-        return known and self._slab.digest(list(self._contents)) != self._digest
-
     def restore(
         self, sets: Sequence[int], poison: int | None, other: OtherContents | None = None
     ) -> None:
         """Restore these sets, with outputs and scratch poisoned.
 
         The image holds ``other`` contents until the next time, as the set that is inspected does.
+
+        Raises:
+            DeviceFailure: as for :meth:`refill`, if there are ``other`` contents.
         """
         if self._mixed:
             self.refill({})
@@ -330,8 +329,7 @@ class CudaBufferSets:
             for slab in (self._slab, *self._scratch):
                 slab.restore(sets)
             if other is not None:
-                if self._changed():
-                    raise DeviceFailure(Code.OUT_OF_BOUNDS, _IMAGE_CHANGED)
+                self.refill({})
                 self._mixed = True
                 for name, path in other.contents.items():
                     self._slab.write(name, path)
