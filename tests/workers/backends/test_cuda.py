@@ -1,5 +1,6 @@
 import math
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -304,15 +305,30 @@ def test_a_launch_that_changes_what_others_find_is_refused_and_the_image_mended(
     image = first - (second - first)
     mixed = OtherContents(set_index=1, contents=contents)
     for changed in (image + 7, image - 1):
-        before = int(view(changed, 1)[0])
-        view(changed, 1)[0] ^= 0x10
-        with pytest.raises(DeviceFailure, match="what other launches are to find has changed"):
-            rig.buffer_sets.restore([0, 1], 0, mixed)
-        with pytest.raises(DeviceFailure) as refused:
+        for finds in (
+            partial(rig.buffer_sets.restore, [0, 1], 0, mixed),
+            partial(rig.buffer_sets.refill, contents),
+        ):
+            before = int(view(changed, 1)[0])
+            view(changed, 1)[0] ^= 0x10
+            with pytest.raises(
+                DeviceFailure, match="what other launches are to find has changed"
+            ) as refused:
+                finds()
+            assert refused.value.code is Code.OUT_OF_BOUNDS
+            assert int(view(changed, 1)[0]) == before
             rig.buffer_sets.refill(contents)
-        assert refused.value.code is Code.OUT_OF_BOUNDS
-        assert int(view(changed, 1)[0]) == before
-        rig.buffer_sets.refill(contents)
+            assert len(copies) == 1, "mended once, and by whom it is found"
+            copies.clear()
+
+
+def test_guards_are_watched_where_nothing_is_an_input(rig):
+    alone = CudaBufferSets(rig.cuda, rig.checks, rig.pinned, [rig.buffer("out", "out")], 2)
+    first, second = (alone.address(index, "out") for index in (0, 1))
+    view(first - (second - first) - 1, 1)[0] ^= 0x10
+    with pytest.raises(DeviceFailure, match="what other launches are to find has changed"):
+        alone.refill({})
+    alone.refill({})
 
 
 def test_an_oracle_comes_only_for_outputs_that_it_was_not_compared_with(rig, monkeypatch):
@@ -509,6 +525,21 @@ def test_pinned_files_leave_in_the_order_of_use(tmp_path):
         pinned.size(str(tmp_path / "b2"))
     pinned.close()
     assert len(runtime.allocations) == 1
+
+
+def test_full_pinned_memory_is_used_again_rather_than_freed(tmp_path):
+    cuda, runtime, _ = fake_cuda()
+    allocated, allocate = [], runtime.hostAlloc
+    runtime.hostAlloc = lambda size, flags: (allocated.append(size), allocate(size, flags))[1]
+    pinned = PinnedFiles(cuda, 0, capacity=2500)
+    place = runtime.malloc(1000)
+    for name in "abcdabcd":
+        path = tmp_path / name
+        path.write_bytes(name.encode() * 1000)
+        pinned.copy(str(path), place)
+        assert view(place, 1000).tobytes() == name.encode() * 1000
+    assert allocated == [1000, 1000]
+    pinned.close()
 
 
 def test_the_pinned_memory_of_a_forgotten_file_serves_others_that_fit(tmp_path):

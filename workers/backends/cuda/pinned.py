@@ -4,6 +4,7 @@ Contents and oracles stay here, outside device memory, until they are needed the
 """
 
 import ctypes
+import os
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -59,9 +60,9 @@ class PinnedFiles:
         if path in self._files:
             self._files.move_to_end(path)
             return self._files[path]
-        size = Path(path).stat().st_size
-        block = self._block(max(size, 1))
         with Path(path).open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            block = self._block(max(size, 1))
             read = file.readinto((ctypes.c_char * size).from_address(block.host))
         if read != size:
             self._spare.append(block)
@@ -70,18 +71,19 @@ class PinnedFiles:
         return self._files[path]
 
     def _block(self, size: int) -> _Block:
-        """The smallest spare block of this size at least, or a new one."""
-        if fitting := [block for block in self._spare if block.size >= size]:
-            self._spare.remove(min(fitting))
-            self._cuda.runtime.streamSynchronize(self._stream)  # it may yet be copied
-            return min(fitting)
-        while self._total and self._total + size > self._capacity:
-            if not self._spare:
+        """The smallest spare block of this size at least, or a new one where there is room."""
+        while not (fitting := [block for block in self._spare if block.size >= size]):
+            if not self._total or self._total + size <= self._capacity:
+                block = _Block(size, self._cuda.runtime.hostAlloc(size, 0))
+                self._total += size
+                return block
+            if self._spare:
+                self._free()
+            else:
                 self.forget([next(iter(self._files))])
-            self._free()
-        block = _Block(size, self._cuda.runtime.hostAlloc(size, 0))
-        self._total += size
-        return block
+        self._spare.remove(min(fitting))
+        self._cuda.runtime.streamSynchronize(self._stream)  # it may yet be copied
+        return min(fitting)
 
     def _free(self) -> None:
         """Free a spare block."""
