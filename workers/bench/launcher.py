@@ -23,6 +23,7 @@ from workers.bench.staged_shapes import StagedShapes, StagingKey
 from workers.bench.supervisor import BurstResult, Supervisor
 from workers.comparison import Expected
 from workers.devices.port import EnergyReading, LateWrite, OtherContents, Rotation
+from workers.devices.staging import buffer_bytes
 
 _POISONS = ((0xFF, 0x7F, 0xFE, 0x7E), (0x3C, 0x3F, 0xBD, 0x2E))
 """Bytes that make a NaN or a huge number of every float type, and bytes that make ordinary ones.
@@ -222,14 +223,16 @@ class Launcher:
     def _deadline(self, loaded: LoadedCandidate, shape: int) -> float:
         """Seconds for a launch, and for one that may still run before it.
 
-        They follow from the baseline's time, on shapes that are not timed from its slowest.
+        They follow from the baseline's time, on shapes that are not timed from its slowest, and
+        from the size of what a mixed burst writes before it.
         """
         launches = 1 + (shape in loaded.compiling)
         loaded.compiling.discard(shape)
         known = self._prep.baseline_ns
         if shape in self._prep.timed and shape not in known:
             return launches * self._deadlines.control
-        return launches * self._deadlines.of(known.get(shape) or max(known.values()))
+        baseline_ns = known.get(shape) or max(known.values())
+        return launches * self._deadlines.of(baseline_ns, buffer_bytes(self._prep.arguments[shape]))
 
     def _poison(self) -> int:
         self._ordinary = not self._ordinary

@@ -322,6 +322,7 @@ def test_deadlines_follow_the_baseline() -> None:
     deadlines = Deadlines(launch=1.0, factor=200.0)
     assert deadlines.of(1e3) == 1.0
     assert deadlines.of(1e8) == pytest.approx(20.0)
+    assert deadlines.of(1e3, 4 << 30) == pytest.approx(16.0), "a mixed burst reads its files"
     assert deadlines.burst(20.0, 3, 0.0) == pytest.approx(60.0)
 
 
