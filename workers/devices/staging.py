@@ -55,7 +55,7 @@ def staged_scalar(name: str, dtype: str, value: float) -> StagedValue:
 
 def packed(dtype: str, values: Sequence[float]) -> bytes:
     """Numbers of this type in a row, as a kernel reads them."""
-    return np.array(values).astype(numpy_dtype(dtype)).tobytes()
+    return np.array(values, numpy_dtype(dtype)).tobytes()
 
 
 def _struct(argument: ResolvedArgument) -> bytes:

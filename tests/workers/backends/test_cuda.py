@@ -604,6 +604,7 @@ def test_scalars_are_packed_in_their_own_type():
     assert packed("float8_e4m3", [1.0]) == b"\x38"
     assert packed("bool", [1]) == b"\1"
     assert packed("float64", [0.5]) == np.float64(0.5).tobytes()
+    assert packed("uint64", [1, 2**63 + 1]) == b"\1" + bytes(7) + b"\1" + bytes(6) + b"\x80"
 
 
 def test_a_struct_is_passed_by_its_bytes(tmp_path):
