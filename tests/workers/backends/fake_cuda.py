@@ -271,6 +271,13 @@ class FakeDriver:
         )
 
 
+class DirectDriver(FakeDriver):
+    """Launches at once, outside graphs."""
+
+    def launchKernel(self, function, gx, gy, gz, bx, by, bz, shared, stream, table, extra) -> None:
+        self.kernels[self.functions[function]]((gx, gy, gz), (bx, by, bz), table)
+
+
 def fake_cuda() -> tuple[Cuda, FakeRuntime, FakeDriver]:
     runtime = FakeRuntime()
     driver = FakeDriver(runtime)

@@ -1,16 +1,23 @@
-"""What the checkers' reports say: recorded ones of compute-sanitizer, read without it."""
+"""What is launched under checkers, and what their reports say: recorded ones."""
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from tuner.plan import Binary, KernelStep, MemsetStep
+from tests.workers.backends.fake_cuda import DirectDriver, fake_cuda, view
+from tuner.plan import Binary, Build, CellPlan, KernelStep, MemsetStep, Scratch
+from workers.backends.cuda import checkers
 from workers.backends.cuda.checkers import (
     lacks_barriers,
     lacks_shared_memory,
+    open_under_checker,
     read_compute_sanitizer,
 )
 from workers.backends.opencl.checkers import read_oclgrind
+from workers.checkers.job import Job, job_format
+from workers.devices.port import StagedBuffer, StagedValue
+from workers.devices.staging import NULL, staged_scalar
 
 CLEAN = "========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n"
 MEMCHECK = """========= COMPUTE-SANITIZER
@@ -130,3 +137,63 @@ def test_a_launch_lacks_shared_memory_where_it_certainly_has_none(binary, launch
 def test_code_lacks_barriers_where_it_certainly_has_none():
     assert lacks_barriers(BARE, (PLAIN,))
     assert not lacks_barriers(replace(BARE, synchronises=True), (PLAIN,))
+
+
+def test_a_job_is_launched_once_with_all_kinds_of_arguments(tmp_path, monkeypatch):
+    """Each step after the end of the one before, also where the plan launches it dependently."""
+    cuda, runtime, _ = fake_cuda()
+    runtime.deviceSynchronize = lambda: None
+    driver, seen = DirectDriver(runtime), []
+
+    def kernel(grid, block, table):
+        places = view(table, 7, "u8").astype(int).tolist()
+        pointers = [int(view(places[k], 1, "u8")[0]) for k in (0, 1, 2, 6)]
+        out, x, work, null = pointers
+        flag, half, pair = view(places[3], 1, "?")[0], view(places[4], 2), view(places[5], 3, "f4")
+        seen.append((grid, bool(flag), half.tobytes(), pair.tolist(), null))
+        view(out, 4, "f4")[:] += view(x, 4, "f4") + view(work, 4)
+
+    driver.kernels["k_symbol"] = kernel
+    driver.globals["table_symbol"] = runtime.malloc(16)
+    monkeypatch.setattr(checkers, "import_cuda", lambda: type(cuda)(runtime, driver))
+    monkeypatch.setattr(checkers, "select", lambda cuda, index: None)
+    data = np.arange(4, dtype=np.float32)
+    data.tofile(tmp_path / "x")
+    (tmp_path / "code").write_bytes(b"image")
+
+    def buffer(name, kind, **more):
+        held = None if kind == "out" else str(tmp_path / "x")
+        size = {"dtype": "float32", "shape": (4,), "strides": (1,), "size": 16, "align": 4}
+        return StagedBuffer(name=name, kind=kind, contents=held, **size, **more)
+
+    step = KernelStep(
+        entry="k",
+        grid=(3, 1, 1),
+        block=(32, 1, 1),
+        arguments=("out", "x", "work", "flag", "half", "pair", "null"),
+    )
+    memsets = (MemsetStep(argument="out", byte=0), MemsetStep(argument="work", byte=2))
+    job = Job(
+        build=Build(language="cuda", file="k.cu", source="", entries=("k",)),
+        code=str(tmp_path / "code"),
+        symbols=(("k", "k_symbol"), ("table", "table_symbol")),
+        cell=CellPlan(
+            build=0,
+            steps=(*memsets, step, replace(step, cooperative=True), replace(step, dependent=True)),
+            scratch=(Scratch(name="work", dtype="uint8", elements=4, align=1),),
+        ),
+        arguments=(
+            buffer("out", "out"),
+            buffer("x", "in"),
+            buffer("numbers", "constant", symbol="table"),
+            staged_scalar("flag", "bool", 1),
+            staged_scalar("half", "bfloat16", -1.5),
+            StagedValue(name="pair", data=np.array([1, 2, 3], np.float32).tobytes().hex()),
+            StagedValue(name="null", data=NULL.hex()),
+        ),
+    )
+    open_under_checker(0)(job_format().validate_json(job_format().dump_json(job)))
+    assert seen == [((3, 1, 1), True, b"\xc0\xbf", [1, 2, 3], 0)] * 3
+    assert view(driver.globals["table_symbol"], 4, "f4").tolist() == data.tolist()
+    sums = [view(at, 4, "f4").tolist() for at in runtime.allocations]
+    assert (3 * (data + 2)).tolist() in sums

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.workers.backends.fake_cuda import FakeDriver, fake_cuda, view
+from tests.workers.backends.fake_cuda import DirectDriver, fake_cuda, view
 from tuner.trial import Code
 from workers.backends.cuda.replay import CudaReplay
 from workers.devices.port import DeviceFailure
@@ -12,13 +12,6 @@ from workers.replay.port import Change, ReplayLaunch, Window
 
 WHOLE = [Window(0, 0, 32)]
 ADDRESS = 0x7F0000000000 + 48
-
-
-class DirectDriver(FakeDriver):
-    """Launches at once, outside graphs."""
-
-    def launchKernel(self, function, gx, gy, gz, bx, by, bz, shared, stream, table, extra) -> None:  # noqa: N802
-        self.kernels[self.functions[function]]((gx, gy, gz), (bx, by, bz), table)
 
 
 @pytest.fixture
