@@ -13,11 +13,14 @@ import tempfile
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import NoReturn, TextIO, cast
 
 import typer
 
+from cluster.jobs.package_check import OURS
+from cluster.unfit_python import unfit_words
 from tuner.errors import EnvironmentProblem, KernelwrightError
 from tuner.printable import printable
 from tuner.report.wrapping import fitting
@@ -31,6 +34,9 @@ _REFUSED = frozenset(
     {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.EIO, errno.ESTALE}
 )
 """Errors of a path that any look at it may meet: no bug of ours."""
+
+
+_OUR_PACKAGES = frozenset(Path(file).stem for file in OURS)
 
 
 class _Interrupted(SystemExit):
@@ -118,6 +124,11 @@ def _message() -> Iterator[None]:
     except KernelwrightError as error:
         _say(f"kernelwright: error: {error}")
         sys.exit(error.exit_code)
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] in _OUR_PACKAGES:
+            _end_with_bug(error)
+        _say(f"kernelwright: error: {unfit_words(str(error))}")
+        sys.exit(EnvironmentProblem.exit_code)
     except Exception as error:
         if isinstance(error, OSError) and (remedy := _remedy(error)):
             _say(f"kernelwright: error: {error}: {remedy}")

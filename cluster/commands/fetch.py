@@ -56,8 +56,8 @@ def fetch(run: str, *, address: str | None, output: Path | None) -> None:
 
     Raises:
         SpecError: there is no such run.
-        EnvironmentProblem: the cluster cannot be reached, the copy is incomplete or damaged, or
-            ``output`` holds another run, or one that was continued.
+        EnvironmentProblem: the cluster cannot be reached, its node has no Python, the copy is
+            incomplete or damaged, or ``output`` holds another run, or one that was continued.
     """
     url = http_address(take_job_server(address))
     target = output or Path("runs", PurePosixPath(run).name)
@@ -73,6 +73,8 @@ def fetch(run: str, *, address: str | None, output: Path | None) -> None:
     receiver = Receiver(target)
     asyncio.run(_receive(server, job, receiver))
     if receiver.files is None:
+        if ended := server.end(job):
+            ended.check_began()
         raise EnvironmentProblem(
             f"the copy of {run} is incomplete: fetch it again to go on with the rest"
         )

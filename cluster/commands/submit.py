@@ -55,7 +55,8 @@ def submit(
 
     Raises:
         SpecError: the spec is invalid, or the options are contradictory.
-        EnvironmentProblem: the cluster cannot be reached, or the job ended without an exit code.
+        EnvironmentProblem: the cluster cannot be reached, its node has no Python, or the job ended
+            without an exit code.
         SystemExit: with the run's exit code, or 130 or 143 after a signal, which the job survives.
     """
     options = options or []
@@ -78,6 +79,7 @@ def submit(
         say(f"follow it with: {again}")
         return
     ended = _followed(server, job, again)
+    ended.check_began()
     if ended.exit_code is None and not ended.stopped:
         raise EnvironmentProblem(f"job {job} ended without an exit code: {ended.message}")
     sys.exit(128 + signal.SIGTERM if ended.exit_code is None else _status(ended.exit_code))

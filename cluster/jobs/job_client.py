@@ -32,6 +32,9 @@ _AGAIN_SECONDS = 1.0
 _LOG_IS_GONE = 3
 """So many failures in a row to read the log of a job that has ended mean that it is lost."""
 
+_NOT_BEGUN = (126, 127)
+"""Exit codes of a shell whose command cannot be run, or is not there."""
+
 STOPPING = {"RAY_JOB_STOP_WAIT_TIME_S": "60"}
 """Variables that give a job on which ``ray job stop`` was called time to end: 3 s by default."""
 
@@ -47,12 +50,22 @@ _TALKATIVE = (
 class JobEnd:
     """How a job ended: the exit code of its entry point, ``None`` if it has none, and Ray's words.
 
-    ``stopped``: on request, such as ``ray job stop``.
+    ``stopped``: on request, such as ``ray job stop``. ``node``: where it ran; empty if unknown.
     """
 
     exit_code: int | None
     stopped: bool
     message: str
+    node: str
+
+    def check_began(self) -> None:
+        """Raise ``EnvironmentProblem`` if the shell of the job found no Python to begin it with."""
+        if self.exit_code in _NOT_BEGUN:
+            raise EnvironmentProblem(
+                f"node {self.node or 'of the job'} has no `python` on the PATH that its Ray was "
+                "started with: activate the virtual environment that Kernelwright's dependencies "
+                "are in before `ray start`"
+            )
 
 
 class JobServer:
@@ -160,7 +173,9 @@ class JobServer:
             raise self._problem(f"cannot ask for job {job}", error) from None
         if not found.status.is_terminal():
             return None
-        return JobEnd(found.driver_exit_code, found.status == "STOPPED", found.message or "")
+        node = urlsplit(found.driver_agent_http_address or "").hostname or ""
+        stopped = found.status == "STOPPED"
+        return JobEnd(found.driver_exit_code, stopped, found.message or "", node)
 
     def _problem(self, what: str, error: Exception) -> EnvironmentProblem:
         return EnvironmentProblem(f"{what} at {self.address}: {ray_problem(error)}")

@@ -2,7 +2,9 @@
 
 import io
 import os
+import platform
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -10,8 +12,10 @@ import pytest
 import typer
 
 from cluster.cli.error_exit import exit_with_message, open_standard_streams
+from cluster.jobs.job_client import JobEnd
 from cluster.runs.resuming import interrupt_note
-from tuner.errors import SpecError
+from tests.cluster.kernels import ROOT
+from tuner.errors import EnvironmentProblem, SpecError
 
 
 def test_control_characters_are_escaped_wherever_they_come_from(monkeypatch):
@@ -40,6 +44,26 @@ def test_bytes_are_written_as_they_are(monkeypatch):
     open_standard_streams()
     typer.echo(b"a diff\r\n", nl=False)
     assert stream.buffer.getvalue() == b"a diff\r\n"
+
+
+def test_a_python_without_the_dependencies_is_named_with_its_node_and_a_remedy(capsys):
+    words = [sys.executable, "-S", "-m", "cluster", "--help"]  # -S: no site-packages
+    bare = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    with pytest.raises(SystemExit) as ended, exit_with_message():
+        raise ModuleNotFoundError("No module named 'typer'", name="typer")
+    assert (bare.returncode, ended.value.code) == (3, 3)
+    for told in (bare.stderr, capsys.readouterr().err):
+        assert told.count("\n") == 1
+        assert told.startswith(f"kernelwright: error: {sys.executable} (Python 3.")
+        assert f"on node {platform.node()} cannot run Kernelwright: No module named 'typer'" in told
+        assert told.endswith("activate the environment before `ray start`\n")
+
+
+def test_a_node_without_any_python_is_named():
+    with pytest.raises(EnvironmentProblem, match=r"node 10\.0\.0\.9 has no `python` on the PATH"):
+        JobEnd(127, stopped=False, message="", node="10.0.0.9").check_began()
+    for code in (None, 0, 3):
+        JobEnd(code, stopped=False, message="", node="").check_began()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
