@@ -9,7 +9,6 @@ import json
 import os
 import re
 import secrets
-import tempfile
 import threading
 from collections.abc import Collection, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager, suppress
@@ -19,6 +18,7 @@ from pathlib import Path
 
 from agents.llm.provider_settings import is_setting
 from tuner.errors import EnvironmentProblem, SpecError
+from workers.scratch import PrivateFolder
 
 _SECRET = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)(_|$)", re.IGNORECASE)
 _RAY_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
@@ -187,6 +187,9 @@ def _erase(names: Collection[str]) -> None:
     libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
+_private_folders: list[PrivateFolder] = []
+"""What :func:`environment_for_ray` has made and not removed yet."""
+
 _RAYLET_DIED = "^Raylet is terminated"
 """How a page of Ray's log begins that Ray prints on stdout when a raylet dies."""
 
@@ -200,18 +203,30 @@ def environment_for_ray(
     Ray listens on every interface; without a token, anyone who reaches a port can run code. The
     token is this process's own, in a file that only this user can read; a user's own setting is
     kept. The keys go into another such file, which :func:`read_keys` reads on this node: Ray logs
-    every other way to the driver. Yields the path of the keys; both files are deleted at the end.
+    every other way to the driver. Yields the path of the keys; both files are deleted at the end,
+    or by the next process that makes such a folder if this one is killed.
     """
     taken = take_keys(environ)
     environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", _RAYLET_DIED)
-    with tempfile.TemporaryDirectory(prefix="kernelwright-") as folder:
-        keys = _private_file(Path(folder, "keys.json"), json.dumps(taken))
+    folder = PrivateFolder("keys")
+    _private_folders.append(folder)
+    try:
+        keys = _private_file(folder.path / "keys.json", json.dumps(taken))
         if not settings.ray_address and "RAY_AUTH_MODE" not in environ:
             environ["RAY_AUTH_MODE"] = "token"
             if "RAY_AUTH_TOKEN" not in environ and "RAY_AUTH_TOKEN_PATH" not in environ:
-                token = _private_file(Path(folder, "ray_token"), _new_token())
+                token = _private_file(folder.path / "ray_token", _new_token())
                 environ["RAY_AUTH_TOKEN_PATH"] = str(token)
         yield keys
+    finally:
+        _private_folders.remove(folder)
+        folder.remove()
+
+
+def remove_private_files() -> None:
+    """Delete the files of :func:`environment_for_ray`, before a signal kills this process."""
+    for folder in _private_folders:
+        folder.remove()
 
 
 @cache

@@ -1,4 +1,4 @@
-"""This user's private directory on this host: scratch folders of workers, locks of files."""
+"""This user's private directory on this host: scratch folders, locks of files."""
 
 import fcntl
 import os

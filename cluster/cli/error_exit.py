@@ -12,7 +12,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn, TextIO, cast
@@ -20,6 +20,7 @@ from typing import NoReturn, TextIO, cast
 import typer
 
 from cluster.jobs.package_check import OURS
+from cluster.settings import remove_private_files
 from cluster.unfit_python import unfit_words
 from tuner.errors import EnvironmentProblem, KernelwrightError
 from tuner.printable import printable
@@ -97,12 +98,23 @@ def exit_with_message() -> Iterator[None]:
 
 @contextmanager
 def _signals() -> Iterator[None]:
-    """Raise on a signal, so that children and scratch folders are removed; a second one kills."""
+    """Raise on a signal, so that children and scratch folders are removed; a second one kills.
+
+    It kills at once, but for the files with keys, which are deleted first.
+    """
     numbers = (signal.SIGINT, signal.SIGTERM)
+
+    def kill(number: int, _: FrameType | None) -> None:
+        for each in numbers:
+            signal.signal(each, signal.SIG_DFL)
+        with suppress(OSError):
+            os.write(2, b"kernelwright: killed by a second signal\n")
+        remove_private_files()
+        signal.raise_signal(number)
 
     def leave(number: int, _: FrameType | None) -> NoReturn:
         for each in numbers:
-            signal.signal(each, signal.SIG_DFL)
+            signal.signal(each, kill)
         raise _Interrupted(128 + number)
 
     before = [signal.signal(number, leave) for number in numbers]

@@ -82,6 +82,32 @@ def test_a_signal_before_the_run_goes_on_says_how_to_continue_it(capsys, number)
     )
 
 
+def test_a_second_signal_kills_once_the_keys_are_deleted(tmp_path):
+    program = (
+        "import signal\n"
+        "from cluster.cli.error_exit import exit_with_message\n"
+        "from cluster.settings import Settings, environment_for_ray\n"
+        "settings = Settings(ray_address=None, in_job=False)\n"
+        "with exit_with_message(), environment_for_ray(settings) as keys:\n"
+        "    print(keys.read_text(), flush=True)\n"
+        "    try:\n"
+        "        signal.raise_signal(signal.SIGTERM)\n"
+        "    finally:\n"
+        "        signal.raise_signal(signal.SIGINT)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=Path(__file__).parents[2],
+        env={"TMPDIR": str(tmp_path), "A_KEY": "k"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (-signal.SIGINT, '{"A_KEY": "k"}\n')
+    assert done.stderr == "kernelwright: killed by a second signal\n"
+    assert not list(tmp_path.rglob("*.scratch"))
+
+
 @pytest.mark.parametrize("terminal", [True, False])
 def test_an_error_fits_the_terminal_and_is_one_line_elsewhere(monkeypatch, terminal):
     stream = io.StringIO()

@@ -58,6 +58,21 @@ def test_a_ray_started_here_gets_a_token_that_others_cannot_read():
         read_keys(keys)
 
 
+def test_files_with_keys_that_a_killed_process_left_are_removed_by_the_next(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    settings = Settings(ray_address=None, in_job=False)
+    with environment_for_ray(settings, {}) as living:
+        left = living.parent.with_name("keys-left.scratch")
+        left.mkdir()
+        (left / "keys.json").touch()
+        linked = living.parent.with_name("keys-linked.scratch")
+        linked.symlink_to(tmp_path)
+        with environment_for_ray(settings, {}):
+            assert not left.exists()
+            assert living.exists()
+    assert list(living.parents[1].glob("*.scratch")) == [linked]
+
+
 def test_a_choice_of_the_users_stands():
     users = {"RAY_AUTH_MODE": "disabled", "RAY_DEDUP_LOGS_SKIP_REGEX": "x"}
     chosen = dict(users)

@@ -10,7 +10,6 @@ found out by another clock.
 import itertools
 import math
 import statistics
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ from workers.devices.port import DeviceFailure
 from workers.elements import from_storage, to_storage
 from workers.inputs import PythonFill, fill, is_foreign, nudged
 from workers.integrity.launch_checks import Contents
-from workers.scratch import runtime_directory
+from workers.scratch import PrivateFolder
 
 REMEMBERED = 0.1
 """Share of a launch's time by which one on new inputs may be slower, besides the noise: honest
@@ -209,19 +208,22 @@ def new_contents(
     python: PythonFill,
 ) -> Iterator[Iterator[Contents]]:
     """Contents with new numbers for these arguments, without end; nothing if there are none."""
-    with tempfile.TemporaryDirectory(prefix="new-", dir=runtime_directory()) as folder:
+    folder = PrivateFolder("new")
+    try:
 
         def renewed() -> Iterator[Contents]:
             for number in itertools.count() if arguments else ():
                 found = dict(contents)
                 for argument in arguments:
-                    path = Path(folder) / f"{argument.name}-{number}.raw"
+                    path = folder.path / f"{argument.name}-{number}.raw"
                     values = _renewed(argument, contents[argument.name], rng, python)
                     to_storage(values, argument).tofile(path)
                     found[argument.name] = str(path)
                 yield found
 
         yield renewed()
+    finally:
+        folder.remove()
 
 
 def _renewed(
