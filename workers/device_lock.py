@@ -20,7 +20,8 @@ from tuner.errors import EnvironmentProblem
 from workers.scratch import lock_taken, runtime_directory
 
 LONG_SECONDS = 15.0
-"""A wait for a device that is longer than this is logged and shown; most turns are shorter."""
+"""A wait for a device that is longer than this is logged and shown, as is the
+sum of shorter ones in one work; most turns are shorter."""
 TURN_SECONDS = 1.0
 """After this a turn ends where it can, if another bench waits."""
 KEPT_SECONDS = 0.02
@@ -56,10 +57,12 @@ class DeviceLock:
         """The thread without patience that has the device, or waits for it."""
         self._pause_at, self._pause = -math.inf, KEPT_SECONDS
         """When a pause of such threads begins, and how long after its last use that was."""
-        self.waits_for = ""
+        self._holder = ""
         """Which process has had the device since a long wait for it began; empty without one."""
         self.waited = 0.0
         """Seconds that this bench waited for other processes, in all."""
+        self._told = 0.0
+        """Of these, those that :meth:`waited_since` told."""
 
     @contextmanager
     def held(self, *, patience: float = 0.0, pause: float = KEPT_SECONDS) -> Iterator[None]:
@@ -102,6 +105,23 @@ class DeviceLock:
             with self._mutex:
                 self._shares -= 1
                 self._idle_since = time.monotonic()
+
+    @property
+    def waits_for(self) -> str:
+        """Which process has had the device for long, or that waits sum up; empty otherwise.
+
+        The sum is of the waits since :meth:`waited_since` was called, which ends a work.
+        """
+        if holder := self._holder:
+            return f"{self._identity} is in use by process {holder}, waiting for it"
+        if self.waited - self._told >= LONG_SECONDS:
+            return f"{self._identity} is in use by others, waiting for turns"
+        return ""
+
+    def waited_since(self) -> float:
+        """Seconds that this bench waited for other processes since this was last called."""
+        before, self._told = self._told, self.waited
+        return self._told - before
 
     def pause(self) -> None:
         """Let others have their turn if this one is over; called while the device is held.
@@ -206,7 +226,7 @@ class DeviceLock:
             os.close(held)
             raise
         finally:
-            self.waits_for = ""
+            self._holder = ""
             ticket.unlink(missing_ok=True)
             os.close(made)
         return held
@@ -233,6 +253,5 @@ class DeviceLock:
         return sorted(self._queue.glob("[0-9]*"))
 
     def _tell_holder(self) -> None:
-        holder = self._path.read_text(errors="replace")[:20].strip() or "?"
-        self.waits_for = f"{self._identity} is in use by process {holder}, waiting for it"
+        self._holder = self._path.read_text(errors="replace")[:20].strip() or "?"
         _log.warning("%s", self.waits_for)

@@ -89,4 +89,5 @@ def _subject(shown: Update | str) -> object:
         bool(shown.lost),
         shown.missing,
         shown.waiting,
+        shown.waits,
     )

@@ -58,7 +58,9 @@ def compare(
         _print(found, objective, first, second)
         figures = "".join(f" {verdict.replace(' ', '_')}={n}" for verdict, n in counts.items())
         mean = found.mean
-        over_all = f" speedup={mean.speedup:.3f} verdict={mean.verdict}" if mean else ""
+        over_all = ""
+        if mean:
+            over_all = f" speedup={mean.speedup:.3f}{mean.caution} verdict={mean.verdict}"
         if objective != "time":
             over_all += f" objective={objective}"
         typer.echo(f"kernelwright:{over_all}{figures} first={first} second={second}")

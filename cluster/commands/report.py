@@ -240,6 +240,7 @@ def _print(result: Result, run_dir: Path, *, as_json: bool) -> None:
 def _figure(result: Result) -> str:
     """The speedup for the last line with its verdict; ``unconfirmed`` before confirmation.
 
+    A gain or loss whose interval is wide has the interval, too.
     ``plainly`` is that of the same kernel without dependent launches, where the baseline has none.
     """
     if result.speedup is None:
@@ -253,7 +254,8 @@ def _figure(result: Result) -> str:
     verdict = f" verdict={result.comparison.verdict}"
     if result.objective != "time":
         verdict += f" objective={result.objective}"
-    return f" speedup={result.speedup:.2f}{verdict}{plainly}{portfolio}"
+    interval = result.comparison.caution
+    return f" speedup={result.speedup:.2f}{interval}{verdict}{plainly}{portfolio}"
 
 
 def _print_rounds(summary: RoundsSummary, rejected: Mapping[int, str], width: int) -> None:

@@ -57,7 +57,9 @@ def test_what_is_left_is_told_once_it_is_known():
 
 def test_a_search_whose_time_is_over_says_what_the_rest_is_for():
     late = replace(SEARCHING, searched=7.0, seconds=7.0)
-    assert "1 rejected, 7 s; the time left is for confirming; best" in str(late)
+    assert "1 rejected, 7 s; any time left is for confirming; best" in str(late)
+    first = replace(late, finished=0, rejected=0, speedup=None)
+    assert str(first).endswith("0 rejected, 7 s; the time is over, so only few are tried")
 
 
 BEGUN = replace(SEARCHING, now=0.0, finished=0, searched=0.0, seconds=1e6, device=0.0, trials=60)
@@ -128,6 +130,13 @@ def test_a_long_wait_for_a_device_is_worth_a_line():
     waiting = replace(SEARCHING, waiting="gpu-1 is in use by process 7, waiting for it")
     first, second, *_ = shown_lines(SEARCHING, waiting)
     assert second == f"{first}; gpu-1 is in use by process 7, waiting for it"
+
+
+def test_short_waits_for_devices_are_worth_a_line_once_they_sum_up():
+    first, second, *_ = shown_lines(
+        *(replace(SEARCHING, waited=seconds) for seconds in (4.9, 5.1, 6.2))
+    )
+    assert second == f"{first}; waited 5 s for devices in use by other processes"
 
 
 def test_the_last_confirmation_is_named_in_words():

@@ -81,7 +81,9 @@ def test_it_is_host_wide_and_each_device_has_its_own(holder) -> None:
     assert (asking.waited > 0.04, other.waited) == (True, 0.0)
 
 
-def test_a_long_wait_is_told_with_who_has_the_device(holder, monkeypatch, caplog) -> None:
+def test_a_long_wait_is_told_with_who_has_the_device_and_what_waits_sum_up_to(
+    holder, monkeypatch, caplog
+) -> None:
     monkeypatch.setattr("workers.device_lock.LONG_SECONDS", 0.1)
     holder.send_signal(signal.SIGSTOP)
     ended = threading.Event()
@@ -98,7 +100,9 @@ def test_a_long_wait_is_told_with_who_has_the_device(holder, monkeypatch, caplog
     assert asking.waits_for == caplog.messages[0]
     ended.set()
     waiting.join()
-    assert not asking.waits_for
+    assert asking.waits_for == "gpu-1 is in use by others, waiting for turns"
+    assert asking.waited_since() == asking.waited > 0.1
+    assert (asking.waits_for, asking.waited_since()) == ("", 0.0)
     assert caplog.messages == [f"gpu-1 is in use by process {holder.pid}, waiting for it"]
 
 

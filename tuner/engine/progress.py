@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from tuner.engine.session import Session
 from tuner.experiment.longest import LONGEST_SECONDS
 from tuner.journal.history import History
+from tuner.journal.search_clock import TOLD_SECONDS
 from tuner.printable import counted
 
 ENDLESS = LONGEST_SECONDS
@@ -36,7 +37,8 @@ class RunProgress:
     of a round. Winners are confirmed in at most so many ``processes``, in ``confirming`` seconds if
     that is known, and with checkers once ``examining``; ``checkers``: this machine has some.
     ``lost`` is why no bench lives, if none does, and ``missing`` says which of several were lost.
-    ``waiting`` says for which device a bench has waited long, and which process has it.
+    ``waiting`` says for which device a bench has waited long, and which process has it; ``waited``
+    are the seconds of all such waits, however short, in work that is finished.
     """
 
     phase: str
@@ -64,6 +66,7 @@ class RunProgress:
     lost: str = ""
     missing: str = ""
     waiting: str = ""
+    waited: float = 0.0
 
     @classmethod
     def of(cls, session: Session, t: float) -> "RunProgress":
@@ -91,13 +94,22 @@ class RunProgress:
             confirming=confirming.seconds if confirming else None,
             examining=confirming.examining if confirming else False,
             again=_again(session),
+            waited=history.clock.waited,
         )
 
     def __str__(self) -> str:
         missing = f"; {self.missing}" if self.missing and not self.lost else ""
         waiting = f"; {self.waiting}" if self.waiting else ""
-        words = f"{self._words()}{missing}{waiting}"
+        waited = ""
+        if self.waits:
+            waited = f"; waited {self.waited:.0f} s for devices in use by other processes"
+        words = f"{self._words()}{missing}{waiting}{waited}"
         return f"{round_text(self.round, self.suffix)}: {words}" if self.round else words
+
+    @property
+    def waits(self) -> bool:
+        """Whether the waits for devices in use are long enough together to be told."""
+        return self.waited >= TOLD_SECONDS
 
     def _words(self) -> str:
         if self.lost:
@@ -113,7 +125,11 @@ class RunProgress:
             case "search":
                 over = 0 < self.seconds <= self.searched
                 most = f"/{self.seconds:.0f}" if self.seconds < ENDLESS and not over else ""
-                rest = "; the time left is for confirming" if over else ""
+                rest = ""
+                if over and self.finished + self.merged:
+                    rest = "; any time left is for confirming"
+                elif over:
+                    rest = "; the time is over, so only few are tried"
                 return (
                     f"search: {self.finished}/{self.trials} trials, {self.rejected} rejected, "
                     f"{self.searched:.0f}{most} s{left}{rest}{again}{best}"

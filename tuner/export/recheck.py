@@ -9,13 +9,13 @@ from tuner.experiment.objective import Objective
 from tuner.export.record import Claim, ExportRecord
 from tuner.journal.facts import ConfirmationSampled
 from tuner.results.evidence import Samples
-from tuner.results.statistics import Comparison, compare
+from tuner.results.statistics import WIDE, Comparison, compare, half_width, is_wide
 
 WITHIN = 0.02
 """Relative difference up to which a claim never fails."""
 
-NARROW, WIDE = 0.10, 0.40
-"""Half-width of an interval, as a relative difference, up to which agreement counts; and the same
+NARROW = 0.10
+"""Half-width of an interval, as a relative difference, up to which agreement counts; :data:`WIDE`
 where the claim and the new measurement are surely on the same side of 1×."""
 
 RULE = (
@@ -88,7 +88,7 @@ def recheck(
 
 def wide_claim(check: Recheck) -> bool:
     """Whether a claim is too wide itself for a narrow measurement of another figure to confirm."""
-    return _half(check.claimed.low, check.claimed.high) > math.log1p(WIDE)
+    return is_wide(check.claimed.low, check.claimed.high)
 
 
 def outcome(checks: Sequence[Recheck]) -> Outcome:
@@ -101,7 +101,7 @@ def outcome(checks: Sequence[Recheck]) -> Outcome:
 
 def _verdict(claim: Claim, measured: Comparison) -> Outcome | Literal["higher"]:
     difference = math.log(measured.speedup / claim.speedup)
-    half = math.hypot(_half(claim.low, claim.high), measured.half_width)
+    half = math.hypot(half_width(claim.low, claim.high), measured.half_width)
     near = abs(difference) <= math.log1p(WITHIN)
     if not near and abs(difference) > half:
         return "higher" if difference > 0 else "fails"
@@ -116,8 +116,3 @@ def _same_side(claim: Claim, measured: Comparison) -> bool:
     if not (claim.low and claim.high and measured.low and measured.high):
         return False
     return min(claim.low, measured.low) > 1 or max(claim.high, measured.high) < 1
-
-
-def _half(low: float | None, high: float | None) -> float:
-    """The half-width of an interval, as a log; infinite without one."""
-    return math.log(high / low) / 2 if low and high else math.inf

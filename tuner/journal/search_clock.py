@@ -10,11 +10,15 @@ from tuner.journal.facts import (
     SearchEnded,
     Span,
     TrialFinished,
+    WinnersExamined,
 )
 from tuner.trial import Rejected
 
 RECENT = 50
 """The number of last trials, or other works of benches, that tell the pace."""
+
+TOLD_SECONDS = 5.0
+"""Waits for devices in use are told once they sum up to this; shorter ones explain little."""
 
 
 class SearchClock:
@@ -23,7 +27,8 @@ class SearchClock:
     In each process they count from the baseline that it prepared to the last outcome, or to the end
     of the search. What is measured again after that end counts no more. ``spent`` are the seconds
     of everything, preparation and confirmation included; ``spent_searching`` those up to the
-    search's end, ``None`` before it.
+    search's end, ``None`` before it. Of the benches' seconds together they ``waited`` for devices
+    that other processes used.
     """
 
     def __init__(self) -> None:
@@ -31,7 +36,7 @@ class SearchClock:
         self._began: tuple[float, float] | None = None
         """When this process began to search, and :attr:`searched` at that time."""
         self._ended = False
-        self.spent = 0.0
+        self.spent = self.waited = 0.0
         self.spent_searching: float | None = None
         self._opened: tuple[float, float] | None = None
         """When this process began on the run, and :attr:`spent` at that time."""
@@ -42,9 +47,13 @@ class SearchClock:
         if isinstance(entry.fact, EpochOpened):
             self._opened = entry.t, self.spent
         self.spent = self.spent_until(entry.t)
-        if isinstance(entry.fact, BaselinePrepared | TrialFinished | ConfirmationSampled):
-            self._on_benches.extend([entry.fact.span] if entry.fact.span else [])
-        match entry.fact:
+        fact = entry.fact
+        works = BaselinePrepared | TrialFinished | ConfirmationSampled | WinnersExamined
+        if isinstance(fact, works) and fact.span is not None:
+            self.waited += fact.span.waited
+            if not isinstance(fact, WinnersExamined):
+                self._on_benches.append(fact.span)
+        match fact:
             case EpochOpened():
                 self._began = None
                 self._on_benches.clear()

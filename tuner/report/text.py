@@ -14,7 +14,7 @@ _INDENT = 13
 
 _ENDED = {
     "trials": "trial budget spent",
-    "seconds": "its time is spent; the rest of search.seconds is for confirming",
+    "seconds": "its time is spent; any rest of search.seconds is for confirming",
     "device_seconds": "device-time budget spent",
     "exhausted": "every configuration tried",
     "stopped": "stopped on request",

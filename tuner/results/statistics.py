@@ -41,6 +41,10 @@ MAX_SPREAD = 0.10
 MAX_FACTOR = 100.0
 """Largest half-width of an interval, as a factor; a wider one is not shown."""
 
+WIDE = 0.40
+"""Half-width of an interval, as a relative difference, beyond which a figure is too vague to quote
+alone, and to hold when measured again, however surely it is above or below 1."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noise:
@@ -88,9 +92,7 @@ class Comparison:
     @property
     def half_width(self) -> float:
         """Half of the interval's width, as a log; infinite if that is not known."""
-        if self.low is None or self.high is None:
-            return math.inf
-        return math.log(self.high / self.low) / 2
+        return half_width(self.low, self.high)
 
     @property
     def width(self) -> float:
@@ -98,6 +100,13 @@ class Comparison:
         if self.low is None or self.high is None:
             return math.inf
         return (self.high - self.low) / self.speedup
+
+    @property
+    def caution(self) -> str:
+        """The interval for a command's last line if it is wide though the verdict is sure."""
+        if self.verdict not in ("faster", "slower") or not is_wide(self.low, self.high):
+            return ""
+        return f" interval=[{self.low:.2f},{self.high:.2f}]"
 
     @property
     def surely_faster(self) -> bool:
@@ -115,6 +124,16 @@ class Comparison:
     def gain_decided(self) -> bool:
         """The same of a gain on the incumbent, which also need not be known below 1 %."""
         return self.decided or (self.high is not None and self.high <= 1 + MARGIN)
+
+
+def half_width(low: float | None, high: float | None) -> float:
+    """Half of an interval's width, as a log; infinite without one."""
+    return math.log(high / low) / 2 if low and high else math.inf
+
+
+def is_wide(low: float | None, high: float | None) -> bool:
+    """Whether an interval is wider than :data:`WIDE`."""
+    return half_width(low, high) > math.log1p(WIDE)
 
 
 def interval_text(speedup: float, low: float | None, high: float | None) -> str:

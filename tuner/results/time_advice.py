@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator
 
 from tuner.journal.history import History
+from tuner.journal.search_clock import TOLD_SECONDS
 from tuner.results.statistics import Comparison
 
 EXCEEDED = 1.1
@@ -18,7 +19,7 @@ def time_advice(history: History, comparison: Comparison | None) -> Iterator[str
     if history.clock.spent > EXCEEDED * given:
         yield (
             f"the run took {history.clock.spent - given:.0f} s longer than search.seconds allows: "
-            "preparing and the fewest checks and timings took longer than expected"
+            + "; ".join(_causes(history))
         )
     if history.ended == "seconds":
         yield from _untried(history)
@@ -37,8 +38,20 @@ def time_advice(history: History, comparison: Comparison | None) -> Iterator[str
         )
 
 
+def _causes(history: History) -> Iterator[str]:
+    """Why a run exceeded its budget: waits for devices in use, and the rest if they are less."""
+    waited = history.clock.waited
+    if waited >= TOLD_SECONDS:
+        yield f"its benches waited {waited:.0f} s for devices in use by other processes"
+    if waited < max(TOLD_SECONDS, history.clock.spent - history.experiment.search.seconds):
+        yield "preparing and the fewest checks and timings took longer than expected"
+
+
 def _untried(history: History) -> Iterator[str]:
-    """What a search that time ended had left for confirming, and would have needed to try all."""
+    """What a search that time ended had left for confirming, and would have needed to try all.
+
+    That is also what the run took longer than it should have.
+    """
     search, template = history.experiment.search, history.experiment.template
     tried, spent = history.outcomes.total(), history.clock.spent_searching
     if template is None or spent is None:
@@ -47,9 +60,12 @@ def _untried(history: History) -> Iterator[str]:
     most = min(search.trials + history.merged, space)
     if not 0 < tried < most:
         return
-    kept = max(0.0, search.seconds - spent)
-    more = history.clock.searched / tried * (most - tried)
+    kept, exceeded = search.seconds - spent, max(0.0, history.clock.spent - search.seconds)
+    more = exceeded + history.clock.searched / tried * (most - tried)
+    left = f"then left {kept:.0f} of {search.seconds:.0f} s for confirming"
+    if kept < 1:
+        left = "by when search.seconds were over"
     yield (
-        f"the search tried {tried} of at most {most} configurations, then left {kept:.0f} of "
-        f"{search.seconds:.0f} s for confirming: about {more:.0f} s more of --seconds would try all"
+        f"the search tried {tried} of at most {most} configurations, {left}: about {more:.0f} s "
+        "more of --seconds would try all"
     )

@@ -90,8 +90,6 @@ class DeviceBench:
         self._oracle: Oracle | None = None
         self._runner: TrialRunner | None = None
         self._quarantined = ""
-        self._waited = 0.0
-        """Of the seconds that the lock was waited for, those that were told."""
         folder = self._folder.path / "cache"
         self._children = BenchChildren(backend, index, self._deadlines, folder)
         self._rng = rng or np.random.default_rng()
@@ -110,7 +108,7 @@ class DeviceBench:
 
     @property
     def waits_for(self) -> str:
-        """Which process has had the device for long while this waits for it; empty if none."""
+        """Which process has had the device for long, or that others use it in turns; or empty."""
         return "" if self._device_lock is None else self._device_lock.waits_for
 
     def device(self, *, shared: bool = False) -> Device:
@@ -246,9 +244,7 @@ class DeviceBench:
 
     def _span(self, began: float) -> Span:
         """What the device was used or waited for since ``began``, in Unix seconds."""
-        before = self._waited
-        self._waited = self._lock().waited if self._described else 0.0
-        waited = self._waited - before
+        waited = self._lock().waited_since() if self._described else 0.0
         return Span(worker=self.name, began=began, ended=time.time(), waited=waited)
 
     def _begin(self, setup: BenchSetup) -> tuple[Full, ...] | Rejected:

@@ -22,6 +22,7 @@ from tests.tuner.engine.driving import (
 from tests.tuner.engine.simulated_fleet import Durations, Fault, SimulatedFleet
 from tuner.candidate import BASELINE, INCUMBENT
 from tuner.engine.bench_queue import BATCH, QUEUED
+from tuner.engine.progress import RunProgress
 from tuner.engine.session import PHASE, Phase, Session
 from tuner.engine.work import (
     CompileWork,
@@ -50,6 +51,7 @@ from tuner.journal.facts import (
     WorkLost,
 )
 from tuner.journal.history import History
+from tuner.journal.timeline import spans
 from tuner.plan import Binary
 from tuner.report.text import render
 from tuner.results.summary import summarise, winners
@@ -340,7 +342,7 @@ def test_a_search_that_left_the_rest_for_confirming_says_how_much_and_how_long_a
     )
     assert 0 < left <= 12.0
     shown = render(summarise(history))
-    assert "search ended: its time is spent; the rest of search.seconds is for confirming" in shown
+    assert "search ended: its time is spent; any rest of search.seconds is for confirming" in shown
     assert f"{len(history.trials) - tried} not yet measured when the search ended" in shown
 
 
@@ -348,7 +350,34 @@ def test_however_small_a_time_budget_is_something_is_tried_and_confirmed():
     session = Run(experiment(trials=1000, seconds=0.5), reserve=12.0).drive(fleet())
     assert session.history.ended == "seconds"
     assert winners(session.history)
-    assert "s longer than search.seconds allows" in summarise(session.history).advice[0]
+    exceeded, few = summarise(session.history).advice[:2]
+    history = session.history
+    assert exceeded == (
+        f"the run took {history.clock.spent - 0.5:.0f} s longer than search.seconds allows: {FEW}"
+    )
+    tried = history.outcomes.total()
+    more = history.clock.spent - 0.5 + history.clock.searched / tried * (SIZE - tried)
+    assert few == (
+        f"the search tried {tried} of at most {SIZE} configurations, by when search.seconds were "
+        f"over: about {more:.0f} s more of --seconds would try all"
+    )
+
+
+FEW = "preparing and the fewest checks and timings took longer than expected"
+
+
+@pytest.mark.parametrize(("seconds", "more"), [(2.0, f"; {FEW}"), (20.0, "")])
+def test_a_run_that_waited_for_devices_in_use_says_for_how_long(seconds, more):
+    run = Run(experiment(trials=4, seconds=seconds), reserve=1.0)
+    session = run.drive(fleet(durations=Durations(confirm=1.0, share=3.0)))
+    exceeded = session.history.clock.spent - seconds
+    waited = sum(span.waited for _, span in spans(run.facts))
+    assert RunProgress.of(session, 0.0).waited == pytest.approx(waited)
+    assert (waited < exceeded) == bool(more)
+    assert summarise(session.history).advice[0] == (
+        f"the run took {exceeded:.0f} s longer than search.seconds allows: "
+        f"its benches waited {waited:.0f} s for devices in use by other processes{more}"
+    )
 
 
 def test_a_space_smaller_than_the_budget_ends_the_search():

@@ -135,6 +135,15 @@ def test_a_large_difference_is_decided_at_the_first_look_and_a_small_one_by_the_
     assert ends[0] <= 4
 
 
+def test_only_a_sure_verdict_on_a_wide_interval_needs_a_caution():
+    logs, wide = [math.log(20)] * 3, {"freedom": 4.0, "sigma": 0.2}
+    assert compare(logs, Noise(sigma=0.02, freedom=4.0), 1).caution == ""
+    found = compare(logs, Noise(**wide), 1)
+    assert (found.verdict, found.half_width > math.log(1.4)) == ("faster", True)
+    assert found.caution == f" interval=[{found.low:.2f},{found.high:.2f}]"
+    assert compare([0.0] * 3, Noise(**wide), 1).caution == ""
+
+
 def test_looks_share_the_error_rate_and_a_single_one_has_it_all():
     logs = [0.1, 0.11, 0.09]
     noise = Noise(sigma=0.01, freedom=8.0)
