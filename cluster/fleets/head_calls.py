@@ -5,13 +5,15 @@ Once the head is gone, such a call blocks its thread, and ends this process a mi
 
 import asyncio
 import os
+import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
+from ray._common.utils import get_default_ray_temp_dir
 from ray._private import worker
 from ray.exceptions import RayError
 from ray.util.placement_group import (
@@ -20,29 +22,69 @@ from ray.util.placement_group import (
     remove_placement_group,
 )
 
+from tuner.errors import RunInterrupted
+
 T = TypeVar("T")
 
-_NEEDED = ("gcs_server", "raylet")
+_HEAD = "gcs_server"
+"""The process of Ray's head. Where it is gone, Ray itself ends this process after a minute."""
+
+_NEEDED = (_HEAD, "raylet")
 """The processes of a Ray without which it does not work."""
 
 
 def ended_process() -> str:
-    """Which needed process of the Ray that this process started has ended; empty if none."""
+    """Which needed process of the Ray that this process uses has ended; empty if none.
+
+    Of a Ray that others started, or that still starts, this says nothing.
+    """
     node = worker._global_node  # noqa: SLF001  # Ray has no public way to ask
-    ended = _ended_children() if node is None else [kind for kind, _ in node.dead_processes()]
+    ended = [] if node is None else [kind for kind, _ in node.dead_processes()]
     return next((kind for kind in ended if kind in _NEEDED), "")
 
 
-def _ended_children() -> list[str]:
-    """The names of this process's children that have ended unnoticed, as while Ray starts."""
-    found = []
+def ray_children() -> dict[int, tuple[str, bool]]:
+    """This process's children that a Ray needs, of whatever Ray: name, and whether it has ended.
+
+    A child that has ended is found until somebody takes its exit status.
+    """
+    found = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
             name, _, rest = stat.read_text(errors="replace").partition("(")[2].rpartition(")")
             state, parent = rest.split()[:2]
-            if state == "Z" and int(parent) == os.getpid():
-                found.append(name)
+            if int(parent) == os.getpid() and name in _NEEDED:
+                found[int(stat.parent.name)] = (name, state == "Z")
     return found
+
+
+def ended_while_starting(earlier: Collection[int]) -> str:
+    """As :func:`ended_process`, of a Ray that starts.
+
+    Args:
+        earlier: the children that a Ray needs from before it started, which belong to others.
+    """
+    children = ray_children().items()
+    new = (name for pid, (name, ended) in children if ended and pid not in earlier)
+    return ended_process() or next(new, "")
+
+
+def died_while_starting(process: str) -> RunInterrupted:
+    """The problem of a Ray whose process ended while it started, with its reason where it has one.
+
+    Ray's logs are in a folder that is named after this process.
+    """
+    logs = sorted(Path(get_default_ray_temp_dir()).glob(f"session_*_{os.getpid()}/logs"))
+    text = ""
+    with suppress(OSError, IndexError):
+        text = (logs[-1] / f"{process}.err").read_text(errors="replace")
+    reason = re.search(r"Check failed: (.+)", text)
+    why = f" ({reason[1].strip()[:200]})" if reason else ""
+    restart = "; restart a program that called tune(): Ray ends it within a minute"
+    return RunInterrupted(
+        f"the Ray on this machine died: its process {process} ended while Ray started{why}; on a "
+        f"busy machine try again, or use --fleet local{restart if process == _HEAD else ''}"
+    )
 
 
 async def ask_head(call: Callable[[], T]) -> T:

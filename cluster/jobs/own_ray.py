@@ -5,22 +5,33 @@ one thread: Ray's processes end with the thread that started them.
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from concurrent.futures import Future, InvalidStateError
 from contextlib import contextmanager, suppress
 
-from cluster.fleets.head_calls import ended_process
+from cluster.fleets.head_calls import died_while_starting, ended_while_starting, ray_children
 from cluster.interruptible import POLL_SECONDS, until_done
 from cluster.jobs.ray_driver import check_unused, connected
 from cluster.settings import Settings
-from tuner.errors import RunInterrupted
+from tuner.errors import EnvironmentProblem
 
 _ONE = threading.Lock()
 """Held while this process has a Ray: the next is started when the last has ended."""
 
+_GIVEN_UP: list[threading.Thread] = []
+"""The threads of Rays that died while they started. Each holds :data:`_ONE` until Ray notices."""
+
 
 def check_free() -> None:
-    """Raise :class:`EnvironmentProblem` if this program uses a Ray that was not started here."""
+    """Raise :class:`EnvironmentProblem` if this program can start no Ray.
+
+    It uses one that was not started here, or one that died while it started has not ended.
+    """
+    if any(thread.is_alive() for thread in _GIVEN_UP):
+        raise EnvironmentProblem(
+            "an earlier Ray of this program died while it started and has not ended: try again "
+            "in a minute, restart the program, or use fleet='local'"
+        )
     if not _ONE.locked():
         check_unused()
 
@@ -31,6 +42,7 @@ class OwnRay:
     def __init__(self, settings: Settings) -> None:
         self._up: Future[None] = Future()
         self._left = threading.Event()
+        self._earlier: Collection[int] | None = None
         self._ray = threading.Thread(target=self._hold, args=(settings,), name="ray", daemon=True)
         self._watch = threading.Thread(target=self._keep, name="watch Ray")
 
@@ -61,9 +73,11 @@ class OwnRay:
     def _hold(self, settings: Settings) -> None:
         with suppress(InvalidStateError):  # it was given up
             try:
-                with _ONE, connected(settings):
-                    self._up.set_result(None)
-                    self._left.wait()
+                with _ONE:
+                    self._earlier = ray_children().keys()
+                    with connected(settings):
+                        self._up.set_result(None)
+                        self._left.wait()
             except BaseException as error:
                 self._up.set_exception(error)
 
@@ -71,14 +85,17 @@ class OwnRay:
         """Keep this process until Ray has ended.
 
         If a part of Ray dies while it starts, that is not waited for: Ray would try for a minute,
-        and then end this process.
+        and then end this process if the head died. Ray reads how long at its first connection, and
+        what it starts then inherits it: agents whose Ray was killed would live on as long.
         """
         while self._ray.is_alive():
             self._ray.join(POLL_SECONDS)
-            if not self._up.done() and (ended := ended_process()):
-                problem = RunInterrupted(f"the Ray on this machine died: its process {ended} ended")
+            if self._earlier is None or self._up.done():
+                continue
+            if ended := ended_while_starting(self._earlier):
+                _GIVEN_UP.append(self._ray)
                 with suppress(InvalidStateError):
-                    self._up.set_exception(problem)
+                    self._up.set_exception(died_while_starting(ended))
                 return
 
 

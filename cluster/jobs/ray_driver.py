@@ -69,22 +69,22 @@ def connected(settings: Settings) -> Iterator[None]:
     check_unused()
     common = {"namespace": NAMESPACE, "log_to_driver": False, "logging_level": logging.ERROR}
     try:
-        if settings.ray_address:
-            check_reachable(settings.ray_address)
-            _check_token(settings.ray_address)
-            ray.init(address=settings.ray_address, **common)
-        else:
-            # Ray itself counts cores that this process may not use.
-            cores = len(os.sched_getaffinity(0))
-            ray.init(address="local", include_dashboard=False, num_cpus=cores, **common)
-    except Exception as error:  # a bare one where Ray's node does not come up within 30 s
-        where = settings.ray_address or "a local Ray"
-        raise EnvironmentProblem(
-            f"cannot use {where}: {ray_problem(error)} (`--fleet local` runs without Ray)"
-        ) from error
-    try:
+        try:
+            if settings.ray_address:
+                check_reachable(settings.ray_address)
+                _check_token(settings.ray_address)
+                ray.init(address=settings.ray_address, **common)
+            else:
+                # Ray itself counts cores that this process may not use.
+                cores = len(os.sched_getaffinity(0))
+                ray.init(address="local", include_dashboard=False, num_cpus=cores, **common)
+        except Exception as error:  # a bare one where Ray's node does not come up within 30 s
+            where = settings.ray_address or "a local Ray"
+            raise EnvironmentProblem(
+                f"cannot use {where}: {ray_problem(error)} (`--fleet local` runs without Ray)"
+            ) from error
         yield
-    finally:
+    finally:  # also of what a failed start leaves
         ray.shutdown()
 
 

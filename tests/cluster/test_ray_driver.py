@@ -229,13 +229,42 @@ def test_a_ray_that_dies_while_it_starts_is_given_up(monkeypatch):
         yield
 
     monkeypatch.setattr(own_ray, "connected", hanging)
-    monkeypatch.setattr(own_ray, "ended_process", lambda: "gcs_server")
+    monkeypatch.setattr(own_ray, "ended_while_starting", lambda _: "gcs_server")
     with (
         pytest.raises(RunInterrupted, match="its process gcs_server ended"),
         own_ray.started(Settings.read({})) as starting,
     ):
         starting.wait()
+    with pytest.raises(EnvironmentProblem, match="an earlier Ray of this program died while"):
+        own_ray.check_free()
     ends.set()
+    faults.until(lambda: "ray" not in [thread.name for thread in threading.enumerate()])
+    own_ray.check_free()
+
+
+def test_a_process_of_an_earlier_ray_is_not_taken_for_one_that_starts(tmp_path):
+    from cluster.fleets.head_calls import ended_while_starting, ray_children
+
+    program = tmp_path / "raylet"
+    program.symlink_to("/bin/true")
+    with subprocess.Popen([program]) as earlier:
+        os.waitid(os.P_PID, earlier.pid, os.WEXITED | os.WNOWAIT)
+        known = ray_children()
+        assert (ended_while_starting(known), ended_while_starting({})) == ("", "raylet")
+
+
+def test_a_ray_that_died_while_it_started_says_why(tmp_path, monkeypatch):
+    from cluster.fleets.head_calls import died_while_starting
+
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    assert "raylet ended while Ray started; on a busy machine" in str(died_while_starting("raylet"))
+    logs = tmp_path / "ray" / f"session_1_{os.getpid()}" / "logs"
+    logs.mkdir(parents=True)
+    (logs / "raylet.err").write_text("[C] (raylet) a.cc:3: Check failed: has_value() Timed out\n*")
+    told = str(died_while_starting("raylet"))
+    assert "ended while Ray started (has_value() Timed out); on a busy machine try again" in told
+    assert "Ray ends it within a minute" not in told
+    assert "Ray ends it within a minute" in str(died_while_starting("gcs_server"))
 
 
 @pytest.mark.parametrize("address", [None, "10.0.0.1:6379"])
