@@ -12,9 +12,11 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any, Literal
 
 from workers.child_environment import module_environment
@@ -25,6 +27,8 @@ START_SECONDS = 60.0
 """A child must be ready then."""
 KILL_SECONDS = 60.0
 """A killed process that still runs then, in a driver, is given up together with its server."""
+_STOP_POLL_SECONDS = 1.0
+"""How often a server that does not answer is looked at: one that is stopped never would."""
 _LOG_BYTES = 64 * 1024
 _MAX_MESSAGE = 4096
 
@@ -101,6 +105,15 @@ class _Server:
     @property
     def alive(self) -> bool:
         return self._process.poll() is None
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a signal such as SIGSTOP has stopped it."""
+        try:
+            found = Path(f"/proc/{self._process.pid}/stat").read_text(encoding="utf-8")
+        except OSError:  # it has ended
+            return False
+        return found.rpartition(")")[2].split()[0] == "T"
 
     def fork(self, request: bytes, channel: int, log: int) -> "ForkedProcess":
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -189,14 +202,23 @@ class ForkedProcess:
         raise ChildFailed(how, str(message.get("error", ending(status))))
 
     def _message(self, timeout: float) -> dict[str, Any]:
-        """The next message of the server, empty if it is lost; raises ``TimeoutError``."""
-        self._socket.settimeout(timeout)
-        try:
-            text = self._socket.recv(_MAX_MESSAGE)
-        except BlockingIOError:
-            raise TimeoutError from None
-        except ConnectionError:
-            return {}
+        """The next message of the server, empty if it is lost; raises ``TimeoutError``.
+
+        A server that is stopped is killed, which it cannot delay.
+        """
+        text, ends = None, time.monotonic() + timeout
+        while text is None:
+            left = max(0.0, ends - time.monotonic())
+            self._socket.settimeout(min(left, _STOP_POLL_SECONDS))
+            try:
+                text = self._socket.recv(_MAX_MESSAGE)
+            except (BlockingIOError, TimeoutError):
+                if self._server.stopped:
+                    self._server.kill()
+                if left <= _STOP_POLL_SECONDS:
+                    raise TimeoutError from None
+            except ConnectionError:
+                return {}
         found: dict[str, Any] = json.loads(text) if text else {}
         return found
 

@@ -7,6 +7,7 @@ from a child is unpickled, since candidate code runs in it.
 """
 
 import contextlib
+import logging
 import os
 import signal
 import threading
@@ -29,6 +30,8 @@ from workers.forking import (
     fork_child,
 )
 from workers.process_tree import kill_tagged, tree_tag
+
+_log = logging.getLogger(__name__)
 
 _RETRIED: tuple[Ending, ...] = ("died", *EXTERNAL)
 """Endings that may have an external cause."""
@@ -209,11 +212,15 @@ class Child:
             status = None
             with contextlib.suppress(TimeoutError):
                 status = process.wait(1.0)
+            ours = self._process is not process  # killed by this process meanwhile
             self.kill()
-            if process.lost:
-                raise self._with_log("lost", "killed with its fork server") from None
             how: Ending = "killed" if status == -signal.SIGKILL else "died"
-            raise self._with_log(how, ending(status)) from None
+            words = ending(status)
+            if process.lost:
+                how, words = "lost", "killed with its fork server"
+            if how in EXTERNAL and not ours:
+                _log.warning("lost the process of %s: %s", self._module, words)
+            raise self._with_log(how, words) from None
         except ValueError as error:
             self.kill()
             raise self._with_log("garbage", f"sent {error}") from None
@@ -241,8 +248,9 @@ class Child:
                 channel=theirs.fileno(),
                 log=writer,
             )
-        except ChildFailed:
+        except ChildFailed as failure:
             ours.close()
+            _log.warning("no process for %s: %s", self._module, failure)
             raise
         finally:
             theirs.close()

@@ -1,8 +1,7 @@
 """What every real fleet shares: two queues, a set of workers, and the answers that come back.
 
-Owns which worker does what, which workers there are, and what a worker's death means. Knows nothing
-of threads, child processes or Ray: a worker is one of the two ports in :mod:`cluster.fleets.slots`.
-Decides nothing about the search.
+Owns which worker does what, and what a worker's death means. Decides nothing about the search.
+Knows nothing of threads, child processes or Ray: a worker is a port of :mod:`cluster.fleets.slots`.
 """
 
 import asyncio
@@ -140,8 +139,7 @@ class PooledFleet:
         if not self._missing:
             return ""
         count, (bench, reason) = len(self._missing), list(self._missing.items())[-1]
-        last = "the last " if count > 1 else ""
-        where = f"{last}on {bench.node or 'an unknown node'}"
+        where = f"{'the last ' if count > 1 else ''}on {bench.node or 'an unknown node'}"
         return f"{counted(count, 'bench', 'benches')} lost ({where}: {reason})"
 
     @property
@@ -268,6 +266,8 @@ class PooledFleet:
                 else:
                     self._answers.put_nowait(replace(compiled, binaries=result))
             except WorkerLost as lost:
+                if not isinstance(lost, NoRoom):
+                    _log.warning("lost the compiler %s: %s", compiler.name, lost)
                 await self._report_loss(compiler.name, work, lost)
             except Exception as problem:
                 self._give_up(compiler.name, work, problem, last=self._compilers == {compiler})

@@ -36,12 +36,17 @@ def wait_for(condition: Callable[[], bool], seconds: float = 20.0) -> bool:
     return False
 
 
-def alive(pid: int) -> bool:
+def state(pid: int) -> str:
+    """As the kernel says it; X if the process is gone."""
     try:
         status = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
-        return False
-    return status.rsplit(")", 1)[1].split()[0] not in "ZX"
+        return "X"
+    return status.rsplit(")", 1)[1].split()[0]
+
+
+def alive(pid: int) -> bool:
+    return state(pid) not in "ZX"
 
 
 def fork_server(pid: int) -> int:
@@ -234,7 +239,7 @@ def server(child) -> int:
 
 
 def test_a_fork_server_that_is_killed_takes_its_children_with_it_and_is_replaced(
-    child, server
+    child, server, caplog
 ) -> None:
     idle = Child(MODULE)
     assert int(ask(idle, "server")) == server
@@ -245,6 +250,8 @@ def test_a_fork_server_that_is_killed_takes_its_children_with_it_and_is_replaced
             ask(one, "hang")
         carried = pickle.loads(pickle.dumps(failed.value))  # as Ray does
         assert (carried.how, carried.detail) == ("lost", str(failed.value))
+    lost = f"lost the process of {MODULE}: killed with its fork server"
+    assert [record.message for record in caplog.records] == [lost, lost]
     assert wait_for(lambda: not any(alive(pid) for pid in pids))
     assert int(ask(child, "server")) not in (server, os.getpid())
     idle.close()
@@ -261,6 +268,17 @@ def test_a_fork_server_that_hangs_is_replaced(child, server, monkeypatch) -> Non
     child.kill()
     assert wait_for(lambda: not alive(server) and not alive(pid))
     monkeypatch.undo()
+    assert ask(child, "echo") == "echo"
+
+
+def test_what_is_stopped_is_killed_at_once(child, server) -> None:
+    pid, began = child.pid, time.monotonic()
+    for each in (server, pid):
+        os.kill(each, signal.SIGSTOP)
+    assert wait_for(lambda: state(server) == "T")
+    child.kill()
+    assert wait_for(lambda: not alive(server) and not alive(pid))
+    assert time.monotonic() - began < forking.KILL_SECONDS / 2
     assert ask(child, "echo") == "echo"
 
 
