@@ -84,6 +84,7 @@ class Code(StrEnum):
     OUT_OF_MEMORY = "out_of_memory"
     WRONG_RESULT = "wrong_result"
     DISAGREES = "disagrees_with_reference"
+    ROUNDING = "rounding_over_tolerance"
     SPEC_ERROR = "spec_error"
     NOT_FINITE = "not_finite"
     NOT_DETERMINISTIC = "not_deterministic"

@@ -17,7 +17,8 @@ from tuner.errors import SpecError
 from tuner.experiment.arguments import resolve_arguments
 from tuner.experiment.model import Experiment, ShapeBinding
 from tuner.experiment.odd_shapes import every_shape, odd_shapes
-from tuner.trial import Configuration, Infeasible, Rejected, Stage
+from tuner.results.notes import wrong_remedy
+from tuner.trial import Code, Configuration, Infeasible, Rejected, Stage
 from workers.bench.device_bench import DeviceBench
 from workers.compilers.worker import CompileWorker
 
@@ -28,6 +29,7 @@ class BaselineProblem:
 
     detail: str
     shape: ShapeBinding | None = None
+    code: Code | None = None
 
     def __str__(self) -> str:
         return self.detail if self.shape is None else f"{self.shape}: {self.detail}"
@@ -54,7 +56,8 @@ def baseline_problem(
         return BaselineProblem(str(error))
     if not isinstance(result, Rejected):
         return None
-    return BaselineProblem(result.detail, None if result.shape is None else shapes[result.shape])
+    shape = None if result.shape is None else shapes[result.shape]
+    return BaselineProblem(result.detail, shape, result.code)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +131,8 @@ def try_baseline(
         problem = baseline_problem(both, device, compiler, bench)
         if problem is not None and problem.shape in below:
             warning = (
-                f"your kernel fails its checks at {problem}; shapes.domain has this shape: mend "
-                "the kernel (a bounds check, say) or narrow the domain. A run goes on, with this "
-                "as a note"
+                f"your kernel fails its checks at {problem}; shapes.domain has this shape: "
+                f"{wrong_remedy(problem.code)}. A run goes on, with this as a note"
             )
             shapes = str(least)
             problem = baseline_problem(small, device, compiler, bench)

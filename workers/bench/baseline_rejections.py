@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from tuner.experiment.arguments import ResolvedArgument
 from tuner.trial import Code, Rejected, Stage
 from workers.comparison import ArrayComparison, Expected
-from workers.elements import from_storage, holding, is_float
+from workers.elements import from_storage, holding, is_float, numpy_dtype
 from workers.integrity.launch_checks import element_name
 
 POISONS = (0xFF, 0x7F)
@@ -18,11 +18,18 @@ POISONS = (0xFF, 0x7F)
 
 _ERRORS = (
     Code.DISAGREES,
+    Code.ROUNDING,
     Code.NOT_WRITTEN,
     Code.OUT_OF_BOUNDS,
     Code.INPUT_OVERWRITTEN,
     Code.ILLEGAL_ADDRESS,
 )
+_NEAR = 16.0
+"""Beyond so many times the tolerance an error is gross."""
+_LONG_SUM = 1024
+"""Rounding errors of one operation that a sum of 100,000 numbers one by one gathers, say."""
+_LARGE = 0.03
+"""A relative error beyond this is gross in any type."""
 _LEAVES_SOME = "launch as many blocks and threads as it needs; say 'inout' if some stay unwritten"
 _READS_IT = "its kind is 'out': if the kernel reads it too, say 'inout'"
 
@@ -75,11 +82,25 @@ def disagreement(argument: ResolvedArgument, found: ArrayComparison, own: Expect
     """The rejection of a baseline that its reference contradicts."""
     place = element_name(argument, found.index)
     return _rejected(
-        Code.DISAGREES,
+        Code.ROUNDING if _is_rounding(argument, found, own) else Code.DISAGREES,
         f"the baseline disagrees with its reference: {place} is {found.got:.6g}, "
         f"expected {found.want:.6g} ({_excess(found.error)}{found.failures} of "
         f"{argument.elements} elements; {_bound(argument, own)})",
     )
+
+
+def _is_rounding(argument: ResolvedArgument, found: ArrayComparison, own: Expected) -> bool:
+    """Whether the worst error can be the rounding of a long sum.
+
+    Cancellation leaves sums that are small beside their terms, whose size ``atol`` tells.
+    """
+    if own.mode != "close" or not is_float(argument.dtype) or not found.error <= _NEAR:
+        return False
+    import ml_dtypes
+
+    size = max(abs(found.want), own.atol / own.rtol if own.rtol else 0.0)
+    rounding = float(ml_dtypes.finfo(numpy_dtype(argument.dtype)).eps) * _LONG_SUM
+    return abs(found.got - found.want) <= min(rounding, _LARGE) * size
 
 
 def _excess(error: float) -> str:

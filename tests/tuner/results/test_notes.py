@@ -21,6 +21,22 @@ def test_all_shapes_at_which_the_kernel_is_wrong_are_one_note():
     assert note_texts([second])[0].startswith("your kernel is wrong at n=1, inside shapes.domain: ")
 
 
+def test_a_kernel_that_rounds_too_much_is_not_told_to_check_bounds():
+    reason = "the baseline disagrees with its reference: out[3] is 12.1912, expected 12.1917"
+    rounded = unchecked("n=99", "ordinary inputs", reason, Code.ROUNDING, wrong=True)
+    gross = unchecked("n=1", "ordinary inputs", "out[0] is 7, expected 1", wrong=True)
+    first, second = note_texts([rounded, gross])
+    assert first.startswith(
+        f"your kernel misses its tolerance at n=99, inside shapes.domain: {reason}"
+    )
+    assert "widen `rtol` or `atol`, or sum more accurately" in first
+    assert "bounds" not in first
+    assert second.startswith("your kernel is wrong at n=1")
+    assert "a bounds check" in second
+    timed = unchecked("n=99", "ordinary inputs", reason, Code.ROUNDING)
+    assert "so the tolerance is too narrow" in note_texts([timed])[0]
+
+
 def test_inputs_that_were_not_checked_for_one_cause_are_one_note():
     low = unchecked("n=64", "low numbers", "the baseline disagrees with its reference: out[3] is 1")
     high = unchecked(
