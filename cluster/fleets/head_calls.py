@@ -26,10 +26,10 @@ from tuner.errors import RunInterrupted
 
 T = TypeVar("T")
 
-_HEAD = "gcs_server"
+HEAD = "gcs_server"
 """The process of Ray's head. Where it is gone, Ray itself ends this process after a minute."""
 
-_NEEDED = (_HEAD, "raylet")
+_NEEDED = (HEAD, "raylet")
 """The processes of a Ray without which it does not work."""
 
 
@@ -83,7 +83,7 @@ def died_while_starting(process: str) -> RunInterrupted:
     restart = "; restart a program that called tune(): Ray ends it within a minute"
     return RunInterrupted(
         f"the Ray on this machine died: its process {process} ended while Ray started{why}; on a "
-        f"busy machine try again, or use --fleet local{restart if process == _HEAD else ''}"
+        f"busy machine try again, or use --fleet local{restart if process == HEAD else ''}"
     )
 
 

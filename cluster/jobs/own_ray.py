@@ -9,7 +9,12 @@ from collections.abc import Collection, Iterator
 from concurrent.futures import Future, InvalidStateError
 from contextlib import contextmanager, suppress
 
-from cluster.fleets.head_calls import died_while_starting, ended_while_starting, ray_children
+from cluster.fleets.head_calls import (
+    HEAD,
+    died_while_starting,
+    ended_while_starting,
+    ray_children,
+)
 from cluster.interruptible import POLL_SECONDS, until_done
 from cluster.jobs.ray_driver import check_unused, connected
 from cluster.settings import Settings
@@ -18,8 +23,10 @@ from tuner.errors import EnvironmentProblem
 _ONE = threading.Lock()
 """Held while this process has a Ray: the next is started when the last has ended."""
 
-_GIVEN_UP: list[threading.Thread] = []
-"""The threads of Rays that died while they started. Each holds :data:`_ONE` until Ray notices."""
+_GIVEN_UP: list[tuple[threading.Thread, str]] = []
+"""The threads of Rays that died while they started, and which process of each ended first.
+
+Each holds :data:`_ONE` until Ray notices."""
 
 
 def check_free() -> None:
@@ -27,10 +34,12 @@ def check_free() -> None:
 
     It uses one that was not started here, or one that died while it started has not ended.
     """
-    if any(thread.is_alive() for thread in _GIVEN_UP):
+    if ended := [process for thread, process in _GIVEN_UP if thread.is_alive()]:
+        remedy = "try again in a minute, or use fleet='local'"
+        if HEAD in ended:
+            remedy = "restart the program, which Ray ends within a minute"
         raise EnvironmentProblem(
-            "an earlier Ray of this program died while it started and has not ended: try again "
-            "in a minute, restart the program, or use fleet='local'"
+            f"an earlier Ray of this program died while it started and has not ended: {remedy}"
         )
     if not _ONE.locked():
         check_unused()
@@ -93,7 +102,7 @@ class OwnRay:
             if self._earlier is None or self._up.done():
                 continue
             if ended := ended_while_starting(self._earlier):
-                _GIVEN_UP.append(self._ray)
+                _GIVEN_UP.append((self._ray, ended))
                 with suppress(InvalidStateError):
                     self._up.set_exception(died_while_starting(ended))
                 return

@@ -235,7 +235,7 @@ def test_a_ray_that_dies_while_it_starts_is_given_up(monkeypatch):
         own_ray.started(Settings.read({})) as starting,
     ):
         starting.wait()
-    with pytest.raises(EnvironmentProblem, match="an earlier Ray of this program died while"):
+    with pytest.raises(EnvironmentProblem, match=r"an earlier Ray .*: restart the program"):
         own_ray.check_free()
     ends.set()
     faults.until(lambda: "ray" not in [thread.name for thread in threading.enumerate()])
