@@ -125,6 +125,11 @@ def _print(found: RunComparison, objective: Objective, first: Path, second: Path
     if found.mean:
         rows.append(("all tune shapes", "", "", f"{found.mean} {found.mean.verdict}"))
     typer.echo(aligned(rows, width))
+    for run, shapes in ((first, found.only_first), (second, found.only_second)):
+        if shapes:
+            typer.echo(hanging(f"(not compared, only in {run}: {'; '.join(shapes)})", width))
+    if all(one.held_out for one in found.shapes):
+        typer.echo("(no tune shape is in both, so nothing is said over all)")
     if any(one.held_out for one in found.shapes):
         typer.echo("(* held out in one of them)")
     if any(one.first.baseline or one.second.baseline for one in found.shapes):

@@ -4,8 +4,8 @@ import json
 import secrets
 import time
 from collections import Counter
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
@@ -158,6 +158,7 @@ def _measured(
     Raises:
         EnvironmentProblem: the claims are about another device.
         NothingValid: a source does not compile, or the baseline fails its checks.
+        SystemExit: after a signal; a note says how many processes were measured.
     """
     backend = experiment.kernel.language
     model, indices = choose(list_devices((backend,)), backend, wanted)
@@ -167,7 +168,13 @@ def _measured(
             "another with --device, or use a machine that has one"
         )
     show("measuring again: compiling the exported sources")
-    with CompileWorker(model) as compiler, closing(DeviceBench(backend, indices[0])) as bench:
+    answers: list[ConfirmationSampled] = []
+    processes = experiment.confirm.processes
+    with (
+        _loss_told(answers, processes),
+        CompileWorker(model) as compiler,
+        closing(DeviceBench(backend, indices[0])) as bench,
+    ):
         candidates = Candidates(experiment, model)
         baseline, *finalists = (
             _compiled(compiler, candidates, variant, variant.plan(experiment, files))
@@ -178,7 +185,7 @@ def _measured(
         prepared = bench.prepare(setup)
         if isinstance(prepared.result, Rejected):
             raise NothingValid(f"the baseline was rejected: {prepared.result.detail}")
-        answers, processes, began = [], experiment.confirm.processes, time.monotonic()
+        began = time.monotonic()
         for process in range(processes):
             step = f"process {process + 1} of {processes}"
             show(f"measuring again: {step}{_left(began, process, processes)}")
@@ -189,10 +196,21 @@ def _measured(
             checker = Path(checkers[0].command[0]).name
             show(f"measuring again: checking winners with {checker}")
         examined = bench.examine(ExamineWork(winners=tuple(finalists), profiler=False))
-        answers.append(
-            ConfirmationSampled(process=len(answers), samples=(), failed=examined.failed)
+    checked = ConfirmationSampled(process=len(answers), samples=(), failed=examined.failed)
+    return [*answers, checked]
+
+
+@contextmanager
+def _loss_told(answers: Sequence[ConfirmationSampled], processes: int) -> Iterator[None]:
+    """Add to Ctrl-C, or to the exit after a signal, how many processes were measured in vain."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit) as interrupt:
+        interrupt.add_note(
+            f"{len(answers)} of {counted(processes, 'process', 'processes')} had been measured "
+            "again; none is kept: verify begins with the first again"
         )
-    return answers
+        raise
 
 
 def _left(began: float, done: int, processes: int) -> str:

@@ -114,6 +114,21 @@ def test_runs_that_minimised_energy_are_compared_by_it_and_with_no_others(tmp_pa
         compared(run(tmp_path / "time", 0.5), fast)
 
 
+def test_shapes_of_one_run_alone_are_named(tmp_path, capsys):
+    spec = experiment()
+    tune = (ShapeBinding({"n": 3}), ShapeBinding({"n": 5}))
+    other = replace(spec, shapes=replace(spec.shapes, tune=tune))
+    one, two = run(tmp_path / "one", 0.5), run(tmp_path / "two", 0.5, spec=other)
+    compared(one, two)
+    told = " ".join(capsys.readouterr().out.split())
+    assert f"(not compared, only in {one}: n=256; n=1024)" in told
+    assert f"(not compared, only in {two}: n=3; n=5)" in told
+    assert "(no tune shape is in both, so nothing is said over all)" in told
+    assert "same=1" in told
+    compared(one, one)
+    assert "(no" not in capsys.readouterr().out
+
+
 def test_runs_without_a_common_shape_are_told_so_before_any_setting(tmp_path):
     spec = experiment()
     tune = (ShapeBinding({"n": 3}), ShapeBinding({"n": 5}))

@@ -10,7 +10,7 @@ baseline has noise, too.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from tuner.candidate import BASELINE
@@ -54,11 +54,14 @@ class RunComparison:
     """All shapes that both runs have, compared by speedups or else by what was minimised.
 
     ``mean`` is over those that are tune shapes of both, with the weights of the first.
+    ``only_first`` and ``only_second`` are the shapes that one run has and the other has not.
     """
 
     by: By
     shapes: tuple[ShapeComparison, ...]
     mean: Comparison | None
+    only_first: tuple[str, ...]
+    only_second: tuple[str, ...]
 
 
 class _Side:
@@ -76,6 +79,10 @@ class _Side:
     def index(self, binding: ShapeBinding) -> int | None:
         symbols = [one.symbols for one in self.bindings]
         return symbols.index(binding.symbols) if binding.symbols in symbols else None
+
+    def lacking_in(self, other: "_Side") -> tuple[str, ...]:
+        """The shapes of this run that the other one has not."""
+        return tuple(str(one) for one in self.bindings if other.index(one) is None)
 
     def exported(self, shape: int) -> Exported:
         trial = self.serves[shape]
@@ -159,17 +166,24 @@ def compare_runs(first: History, second: History) -> RunComparison:
         )
         for index, other in pairs
     )
+    found = RunComparison(
+        by=by,
+        shapes=shapes,
+        mean=None,
+        only_first=one.lacking_in(two),
+        only_second=two.lacking_in(one),
+    )
     tuned = [pair for pair in pairs if pair[0] < one.tune and pair[1] < two.tune]
     if len(tuned) == 1:  # the mean of one shape is that shape, with what is known of its noise
         only = shapes[pairs.index(tuned[0])]
-        return RunComparison(by=by, shapes=shapes, mean=only.comparison)
+        return replace(found, mean=only.comparison)
     weights = [one.bindings[index].weight for index, _ in tuned]
     firsts, seconds = [index for index, _ in tuned], [other for _, other in tuned]
     before, after = one.means(firsts, weights, by), two.means(seconds, weights, by)
     noise = one.noise_of_mean(before, firsts, by), two.noise_of_mean(after, seconds, by)
     least = max(one.half_width(firsts, by), two.half_width(seconds, by))
     mean = _compared(before, after, noise, comparisons, least)
-    return RunComparison(by=by, shapes=shapes, mean=mean)
+    return replace(found, mean=mean)
 
 
 def _compared(

@@ -102,9 +102,10 @@ def test_noise_of_either_run_makes_it_unclear():
         assert "unclear" in {*verdicts(found).values(), found.mean.verdict}
 
 
-def test_shapes_of_one_run_alone_are_left_out():
+def test_shapes_of_one_run_alone_are_left_out_and_named():
     other = experiment()
     shapes = replace(other.shapes, held_out=())
     fewer = run([500.0, 1000.0], of=replace(other, shapes=shapes), base=BASE[:2], noise=0.001)
     found = compare_runs(run([500.0, 1000.0, 2000.0], noise=0.001), fewer)
     assert [one.shape for one in found.shapes] == ["n=256", "n=1024"]
+    assert (found.only_first, found.only_second) == (("n=4096",), ())
