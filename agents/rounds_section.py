@@ -72,8 +72,9 @@ def measured(past: RoundSummary) -> Iterator[tuple[str, str]]:
     """What came of it, as terms and texts."""
     if past.speedup is not None:
         interval = past.interval
-        bounds = f" [{interval[0]:.3f}, {interval[1]:.3f}]" if interval else ""
-        yield "speedup", f"{past.speedup:.3f}×{bounds} over the baseline when the round ended"
+        alone = "for the comparisons of this round alone"
+        bounds = f" ([{interval[0]:.3f}, {interval[1]:.3f}] {alone})" if interval else ""
+        yield "speedup", f"{past.speedup:.3f}× over the baseline when the round ended{bounds}"
     if past.gain is not None:
         yield "gain", f"{_compared(past.gain)} the best before it"
     if past.portfolio_gain is not None and past.portfolio_gain != past.gain:

@@ -42,7 +42,6 @@ from tuner.report.timeline import timeline_json, timeline_text
 from tuner.report.wrapping import MOST_PROSE, hanging, terminal_width
 from tuner.results.rejections import rejections_line
 from tuner.results.result import Result
-from tuner.results.statistics import interval_text
 from tuner.results.summary import summarise
 from tuner.run_directory import RunDirectory, RunView
 
@@ -217,10 +216,10 @@ def _print(result: Result, run_dir: Path, *, as_json: bool) -> None:
         typer.echo(json.dumps({**found, "run": str(run_dir)}, indent=2))
         return
     if summary is not None and len(summary.rounds) > 1:
-        configurations = counted(tried(histories.values()), "configuration")
+        trials = counted(tried(histories.values()), "trial")
         typer.echo(
-            f"{configurations} in {len(summary.rounds)} rounds; the "
-            f"result below is from round {summary.searched}:"
+            f"{trials} in {len(summary.rounds)} rounds; the result below is from round "
+            f"{summary.searched}:"
         )
     width = terminal_width()
     typer.echo(render(result, width))
@@ -262,9 +261,8 @@ def _print_rounds(summary: RoundsSummary, rejected: Mapping[int, str], width: in
     typer.echo("rounds:")
     for past in summary.rounds:
         found = ""
-        if past.speedup is not None:  # the result's interval allows for more comparisons
-            low, high = past.interval or (None, None)
-            found = f", {interval_text(past.speedup, low, high)} when the round ended"
+        if past.speedup is not None:  # the interval shown is the result's: it allows for all
+            found = f", {past.speedup:.3f}× when the round ended"
         if past.gain is not None:
             found += f", {past.gain} {past.gain.verdict} against the incumbent"
         if (gain := past.portfolio_gain) is not None and gain != past.gain:

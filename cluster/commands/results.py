@@ -1,6 +1,7 @@
 """``status``, ``stop`` and ``export`` of a run directory."""
 
 import json
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from io import StringIO
@@ -89,14 +90,20 @@ def status(run_dir: Path, *, as_json: bool) -> None:
     if view.experiment.agents is not None:
         _print_status(_rounds_status(view), run_dir, as_json=as_json)
         return
-    history = history_of(view)
+    entries = view.entries()
+    history = History.of(view.experiment, entries)
+    state = state_of(run_dir, over=history.finished, waiting=awaits_device(history))
+    searched = history.clock.searched
+    if entries and state["state"] == "running":
+        since = max(0.0, time.time() - entries[-1].at)
+        searched = history.clock.searched_until(entries[-1].t + since)
     facts = {
         "run": view.info.run,
-        **state_of(run_dir, over=history.finished, waiting=awaits_device(history)),
+        **state,
         "trials": tried([history]),
-        "budget": view.experiment.search.trials,
+        "most_trials": view.experiment.most_trials,
         "rejected": history.rejected,
-        "searched_seconds": round(history.clock.searched, 1),
+        "searched_seconds": round(searched, 1),
         "confirmations": len(history.confirmations),
         **_best([history]),
         **(_verdict(summarise(history)) if history.finished else {}),
@@ -168,8 +175,12 @@ def _lost(run_dir: Path, number: int, path: Path) -> EnvironmentProblem:
 
 
 def tried(histories: Iterable[History]) -> int:
-    """The number of configurations tried."""
-    return sum(trial.outcome is not None for each in histories for trial in each.trials.values())
+    """The number of trials that have finished; those merged into an equal one do not count."""
+    return sum(
+        trial.outcome is not None and trial.same_as is None
+        for each in histories
+        for trial in each.trials.values()
+    )
 
 
 def _best(histories: Sequence[History]) -> dict[str, object]:
@@ -197,14 +208,16 @@ def timeline_of(run_dir: Path) -> Timeline:
 
 
 def _print_status(facts: Mapping[str, object], run_dir: Path, *, as_json: bool) -> None:
-    benches = timeline_of(run_dir).benches
+    found = timeline_of(run_dir)
     if as_json:
-        typer.echo(json.dumps({**facts, "benches": [asdict(one) for one in benches]}, indent=2))
+        typer.echo(
+            json.dumps({**facts, "benches": [asdict(one) for one in found.benches]}, indent=2)
+        )
         return
     for name, value in facts.items():
         typer.echo(f"{name.replace('_', ' '):<17}{value}")
-    for one in benches:
-        typer.echo(f"{'bench':<17}{bench_text(one)}")
+    for one in found.benches:
+        typer.echo(f"{'bench':<17}{bench_text(one, bool(found.unfinished))}")
 
 
 def stop(run_dir: Path, *, now: bool) -> None:

@@ -35,12 +35,16 @@ def test_what_only_the_search_saw_is_not_told_as_the_result():
     found = "2.97× with TC=1 TR=64"
     assert str(SEARCHING) == f"search: 3/10 trials, 1 rejected, 6/20 s; best {found}"
     confirming = replace(SEARCHING, phase="confirm")
-    assert str(confirming) == f"confirm: 2/5 processes, 1 rejected; best of the search {found}"
+    assert (
+        str(confirming)
+        == f"confirm: 2 of at most 5 processes, 1 rejected; best of the search {found}"
+    )
     confirmed = replace(confirming, confirmations=5)
-    assert str(confirmed).startswith("confirm: 5/5 processes, 1 rejected; best")
+    assert str(confirmed).startswith("confirm: 5 of at most 5 processes, 1 rejected; best")
     assert str(replace(confirmed, checkers=True)) == str(confirmed)
     assert str(replace(confirmed, checkers=True, examining=True)).startswith(
-        "confirm: 5/5 processes, 1 rejected, checking winners for memory errors and races; best"
+        "confirm: 5 of at most 5 processes, 1 rejected, "
+        "checking winners for memory errors and races; best"
     )
     finished = replace(SEARCHING, phase="finished", round=2)
     assert str(finished) == "round 2: finished: 3 trials, 1 rejected"
@@ -52,7 +56,9 @@ def test_what_is_left_is_told_once_it_is_known():
     )
     assert "left" not in str(replace(SEARCHING, left=0.4))
     confirming = replace(SEARCHING, phase="confirm", left=300.0)
-    assert "confirm: 2/5 processes, 1 rejected, about 5 min left; best" in str(confirming)
+    assert "confirm: 2 of at most 5 processes, 1 rejected, about 5 min left; best" in str(
+        confirming
+    )
 
 
 def test_a_search_whose_time_is_over_says_what_the_rest_is_for():

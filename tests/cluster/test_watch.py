@@ -1,6 +1,8 @@
 """``watch``: what it shows of runs that go on, end, are damaged or lie on another's disk."""
 
+import json
 import sys
+import time
 from contextlib import closing
 from dataclasses import replace
 from io import StringIO
@@ -8,6 +10,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
+from cluster.commands.results import status
 from cluster.commands.watch import watch
 from cluster.watching.follower import RunFollower
 from cluster.watching.rounds import RoundStories
@@ -76,6 +79,15 @@ def test_a_run_is_followed_from_its_first_fact_to_its_verdict(writing):
     assert picture.over
     assert "2.50" in picture.verdict
     assert "faster than the baseline" in shown(picture)
+
+
+def test_the_status_of_a_search_counts_to_now_and_to_what_its_progress_counts_to(writing, capsys):
+    writing.write(FACTS[: SEARCHED + 1])
+    status(writing.path, as_json=True)
+    told = json.loads(capsys.readouterr().out)
+    assert told["searched_seconds"] > time.time() - writing.at - 1, "its last entry is as old"
+    assert (told["trials"], told["most_trials"]) == (2, writing.directory.experiment.most_trials)
+    assert f"search: 2/{told['most_trials']} trials" in RunFollower(writing.path).look().words
 
 
 def test_it_takes_no_lock_and_shows_a_run_that_nobody_works_on(writing):

@@ -30,11 +30,12 @@ class RunProgress:
     """A picture of a run, or of one of its rounds, small enough to cross a network for each step.
 
     Times in seconds, ``now`` on a clock that never goes back. ``merged`` trials, which an equal one
-    spared, are not among those ``finished``. ``seconds`` are those of the search, less what
-    confirming needs. ``speedup`` is the leader's, unconfirmed, over the tune shapes. ``prospect``
-    says what follows the baseline, ``left`` what is left of the phase by its pace so far, and
-    ``again`` how many trials are measured again, and why. ``suffix`` names one of several searches
-    of a round. Winners are confirmed in at most so many ``processes``, in ``confirming`` seconds if
+    spared, are not among those ``finished``, of at most so many ``trials``. ``seconds`` are those
+    of the search, less what confirming needs. ``speedup`` is the leader's, unconfirmed, over the
+    tune shapes. ``prospect`` says what follows the baseline, ``left`` what is left of the phase by
+    its pace so far, and ``again`` how many trials are measured again, and why. ``suffix`` names one
+    of several searches of a round. Winners are confirmed in at most so many ``processes``, those on
+    tune shapes and those on the rest together (0 if that is unknown), in ``confirming`` seconds if
     that is known, and with checkers once ``examining``; ``checkers``: this machine has some.
     ``lost`` is why no bench lives, if none does, and ``missing`` says which of several were lost.
     ``waiting`` says for which device a bench has waited long, and which process has it; ``waited``
@@ -137,8 +138,11 @@ class RunProgress:
             case "confirm":
                 examined = self.checkers and self.examining
                 checked = ", checking winners for memory errors and races" if examined else ""
-                done = f"{min(self.confirmations, self.processes)}/{self.processes}"
-                return f"confirm: {done} processes, {self.rejected} rejected{left}{checked}{best}"
+                processes = counted(self.confirmations, "process", "processes")
+                if self.processes:
+                    done = min(self.confirmations, self.processes)
+                    processes = f"{done} of at most {self.processes} processes"
+                return f"confirm: {processes}, {self.rejected} rejected{left}{checked}{best}"
         # Of a finished search the best is what was confirmed, which its report says.
         return f"{self.phase}: {counted(self.finished, 'trial')}, {self.rejected} rejected"
 

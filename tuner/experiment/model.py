@@ -5,6 +5,7 @@ Field names are the YAML keys; the string below a field describes it in the JSON
 checks that types cannot express. Expressions are parsed here and evaluated elsewhere.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
@@ -374,3 +375,11 @@ class Experiment:
     """What is minimised, as a launch's mean over the tune shapes: its `time`, its `energy`, or
     `energy_delay`, the geometric mean of both. Energy needs a whole GPU with an energy counter
     that no other process uses."""
+
+    @property
+    def most_trials(self) -> int:
+        """No search does more trials: those of its budget, or all points of its space if fewer."""
+        if self.template is None:
+            return self.search.trials
+        space = math.prod(len(values) for values in self.template.parameters.values())
+        return min(self.search.trials, space)

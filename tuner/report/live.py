@@ -61,7 +61,7 @@ class LiveSearch:
                 finished=history.outcomes.total() - history.merged,
                 merged=history.merged,
                 rejected=history.rejected,
-                trials=experiment.search.trials,
+                trials=experiment.most_trials,
                 searched=history.clock.searched,
                 seconds=seconds if seconds < ENDLESS else 0.0,
                 device=history.device_seconds,
@@ -69,7 +69,7 @@ class LiveSearch:
                 speedup=None,
                 leader="",
                 confirmations=len(history.confirmations),
-                processes=experiment.confirm.processes,
+                processes=0,
                 examining=waited is not None and waited.task == "examine",
                 checkers=True,
             )

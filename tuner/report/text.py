@@ -98,17 +98,17 @@ def speedup_text(speedup: float | None, comparison: Comparison | None) -> str:
 
 
 def _heading(result: Result) -> str:
-    unmeasured = result.trials - result.measured - result.rejected - result.merged
+    finished = result.measured + result.rejected
+    unmeasured = result.trials - finished - result.merged
     counts = [f"{result.measured} measured", f"{result.rejected} rejected"]
     if result.merged:
-        counts.append(f"{result.merged} with the same code as another")
+        counts.append(f"{result.merged} more with the same code as another")
     if unmeasured > 0:
         when = " when the search ended" if result.ended else ""
-        counts.append(f"{unmeasured} not yet measured{when}")
+        counts.append(f"{unmeasured} more not yet measured{when}")
     lines = [
         f"{result.experiment} on {result.device or 'no device yet'} ({result.backend})",
-        f"{counted(result.trials, 'configuration')} in {result.searched_seconds:.1f} s: "
-        + ", ".join(counts),
+        f"{counted(finished, 'trial')} in {result.searched_seconds:.1f} s: " + ", ".join(counts),
     ]
     if result.ended:
         lines.append(f"search ended: {_ENDED[result.ended]}")

@@ -47,7 +47,7 @@ def timeline_text(found: Timeline) -> str:
         kinds = ", ".join(f"{kind} {seconds:.2f}" for kind, seconds in worker.by_kind.items())
         share = share_text(worker.busy, found.seconds)
         lines.append(f"{worker.worker:{width}}{'':8}{worker.busy:10.2f}{'':10}{share:>8}  {kinds}")
-    lines += [f"bench {bench_text(one)}" for one in found.benches]
+    lines += [f"bench {bench_text(one, bool(found.unfinished))}" for one in found.benches]
     for lost in found.lost:
         given_up = ", given up" if lost.final else ""
         lines.append(
@@ -58,11 +58,16 @@ def timeline_text(found: Timeline) -> str:
     return "\n".join(lines).rstrip()
 
 
-def bench_text(bench: BenchTime) -> str:
-    """A bench on one line: its name, which has the node, its device, how long it was idle."""
+def bench_text(bench: BenchTime, unfinished: bool) -> str:
+    """A bench on one line: its name, which has the node, its device, how long it was idle.
+
+    With work ``unfinished``, whose bench is not known, that may be among its idle seconds.
+    """
     device = f" ({bench.device})" if bench.device else ""
     node = f" on {bench.node}" if bench.node and not bench.bench.startswith(bench.node) else ""
     idle = f"idle {bench.idle:.1f} s of {bench.seconds:.1f} s" if bench.seconds else "never used"
+    if unfinished and bench.idle:
+        idle += ", work that is not finished included"
     lost = f"; lost: {bench.lost}" if bench.lost else ""
     return f"{bench.bench}{device}{node}: {idle}{lost}"
 

@@ -27,8 +27,9 @@ def time_advice(history: History, comparison: Comparison | None) -> Iterator[str
         return
     if comparison.processes < confirm.processes and not comparison.decided:
         yield (
-            f"no time was left to confirm in more than {comparison.processes} of "
-            f"{confirm.processes} processes: a longer search.seconds may decide what is unclear"
+            f"no time was left to confirm the tune shapes in more than {comparison.processes} "
+            f"processes (confirm.processes is {confirm.processes}): a longer search.seconds may "
+            "decide what is unclear"
         )
     elif confirm.until and comparison.width > confirm.until:
         short = comparison.processes < confirm.processes

@@ -343,7 +343,7 @@ def test_a_search_that_left_the_rest_for_confirming_says_how_much_and_how_long_a
     assert 0 < left <= 12.0
     shown = render(summarise(history))
     assert "search ended: its time is spent; any rest of search.seconds is for confirming" in shown
-    assert f"{len(history.trials) - tried} not yet measured when the search ended" in shown
+    assert f"{len(history.trials) - tried} more not yet measured when the search ended" in shown
 
 
 def test_however_small_a_time_budget_is_something_is_tried_and_confirmed():
@@ -688,7 +688,7 @@ def test_without_time_left_confirmation_takes_the_fewest_processes_and_says_so()
     assert scopes(history) == ["tune"] * 3 + ["rest"] * 3
     assert history.clock.spent < hurried.search.seconds
     (said,) = summarise(history).advice
-    assert said.startswith("no time was left to confirm in more than 3 of 5 processes")
+    assert said.startswith("no time was left to confirm the tune shapes in more than 3 processes (")
     assert not summarise(ample).advice
 
 

@@ -20,7 +20,7 @@ from tuner.journal.facts import (
     WorkBegan,
 )
 from tuner.journal.timeline import timeline
-from tuner.report.timeline import timeline_json, timeline_text
+from tuner.report.timeline import bench_text, timeline_json, timeline_text
 from tuner.trial import Measured
 
 
@@ -157,5 +157,6 @@ def test_a_bench_is_idle_while_it_is_there_and_nothing_runs_on_it():
     assert (gpu.bench, gpu.seconds, gpu.idle, gpu.lost) == ("gpu", 6.0, 2.0, "")
     assert (bad.bench, bad.seconds, bad.lost) == ("cuda0", 0.0, "no driver")
     text = timeline_text(found)
+    assert bench_text(gpu, unfinished=True).endswith(", work that is not finished included")
     assert "bench gpu (NVIDIA H200) on node7: idle 2.0 s of 6.0 s\n" in text
     assert "bench cuda0 on node7: never used; lost: no driver" in text

@@ -302,7 +302,7 @@ def test_a_live_run_improves_and_its_report_reads_well():
     text = render(result)
     for part in (
         "simulated on test sm_90 (cuda)",
-        "30 configurations",
+        "30 trials",
         "4 rejected",
         "search ended: trial budget spent",
         "n=4096 *",
@@ -523,7 +523,7 @@ def test_trials_with_the_code_of_another_are_counted_apart():
     history = unfinished((TIMED, TIMED), (TIMED, TIMED), (TIMED, TIMED), same_as={1: 0, 2: 0})
     result = summarise(history)
     assert (result.trials, result.measured, result.merged) == (3, 1, 2)
-    assert "1 measured, 0 rejected, 2 with the same code as another" in render(result)
+    assert "1 measured, 0 rejected, 2 more with the same code as another" in render(result)
     rows = [json.loads(line) for line in results_jsonl(history).splitlines()]
     assert [row["same_as"] for row in rows] == [None, 0, 0]
 
