@@ -1,22 +1,23 @@
 """What a campaign is to run: read from a YAML file, or from a folder of specs.
 
-Checks the campaign alone. What is wrong with one of its specs shows when that runs.
+:func:`load_campaign` checks the campaign alone, :func:`check_specs` its specs.
 """
 
 import copy
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import ConfigDict, Field
 
-from agents.settings import ModelId
+from agents.settings import SECTIONS, ModelId
 from cluster.commands.find_spec import bundled_file, bundled_names
 from tuner.errors import SpecError
 from tuner.experiment.contents import STRICT, Positive, Seconds
 from tuner.experiment.fields import read_text
+from tuner.experiment.load import load_experiment
 from tuner.experiment.problems import Problem, SpecProblems
 from tuner.experiment.validation import validate
 from tuner.experiment.yaml_document import Document, parse
@@ -93,6 +94,22 @@ def load_campaign(path: Path) -> Campaign:
     return replace(made, runs=tuple(sorted(made.runs, key=lambda run: -run.priority)))
 
 
+def check_specs(runs: Iterable[PlannedRun]) -> None:
+    """Load the specs of runs; bundled ones are not looked at.
+
+    Raises:
+        SpecError: some are wrong, with the problems of all.
+    """
+    wrong = []
+    for spec in dict.fromkeys(run.spec for run in runs if Path(run.spec).is_absolute()):
+        try:
+            load_experiment(spec, SECTIONS)
+        except SpecError as error:
+            wrong.append(str(error))
+    if wrong:
+        raise SpecError("\n".join(wrong))
+
+
 def _of_folder(folder: Path) -> Campaign:
     """All files of a folder that look like a spec; those in its own folders are not looked at."""
     specs = [file for file in sorted(folder.glob("[!.]*.y*ml")) if _has_kernel(file)]
@@ -113,7 +130,7 @@ def _of_folder(folder: Path) -> Campaign:
 
 
 def _has_kernel(file: Path) -> bool:
-    """Whether it has a spec's key; also where it cannot be read, so that its run says why."""
+    """Whether it has a spec's key; also where it cannot be read, so that loading it says why."""
     try:
         data = parse(read_text(file), str(file)).data
     except (ValueError, SpecError):

@@ -43,4 +43,4 @@ def campaign(
     allow_endpoint: AllowEndpoint = None,
     as_json: Json = False,
 ) -> None:
-    """Tune many kernels with one budget and one report; a failing spec does not end the others."""
+    """Tune many kernels with one budget and one report; a failing run does not end the others."""

@@ -12,8 +12,8 @@ from pathlib import Path
 import typer
 
 from cluster.campaigns import summary
-from cluster.campaigns.folder import CampaignFolder, Record, is_campaign
-from cluster.campaigns.plan import load_campaign
+from cluster.campaigns.folder import CampaignFolder, Record, is_campaign, read_record
+from cluster.campaigns.plan import check_specs, load_campaign
 from cluster.campaigns.schedule import Places, Schedule
 from cluster.cli.console import say
 from cluster.runs.model_choice import ModelAccess
@@ -25,6 +25,7 @@ from tuner.experiment.longest import LONGEST_SECONDS
 from tuner.files import write_whole
 from tuner.printable import printable
 from tuner.report.wrapping import terminal_width
+from tuner.run_directory import begun
 
 MARKDOWN, CSV = "report.md", "report.csv"
 
@@ -42,7 +43,7 @@ def campaign(
     """Run the specs of a campaign, or those that an earlier start of it left.
 
     Raises:
-        SpecError: the campaign's file is wrong.
+        SpecError: the campaign's file is wrong, or a spec of a run that has not begun.
         NothingValid: a run failed, or found nothing valid; the others ended.
         EnvironmentProblem: the campaign's folder or Ray cannot be used.
         SystemExit: 130 or 143 after a signal.
@@ -89,6 +90,8 @@ def _folder(
 ) -> CampaignFolder:
     """A new folder, or the one that ``path`` is, with what is given now."""
     if is_campaign(path):
+        runs = read_record(path).campaign.runs
+        check_specs(run for run in runs if not begun(path / "runs" / run.name))
         folder = CampaignFolder.open(path)
         record = folder.record
         if seconds is not None:
@@ -98,6 +101,7 @@ def _folder(
         folder.save(replace(record, fleet=fleet, device=device))
         return folder
     planned = load_campaign(path)
+    check_specs(planned.runs)
     if seconds is not None:
         planned = replace(planned, seconds=seconds)
     default = Path("campaigns", new_name(planned.name))
