@@ -1,6 +1,7 @@
 """Atomic writes and bounded reads of small files that several processes share; bytes as text."""
 
 import base64
+import errno
 import os
 import re
 import secrets
@@ -58,9 +59,18 @@ def write_whole(path: Path, text: str) -> None:
         if temporary:
             with suppress(OSError):  # there is none where the file system is read-only
                 Path(temporary).unlink()
-        raise EnvironmentProblem(
-            f"{path}: cannot be written ({error.strerror}); free space or choose another folder"
-        ) from error
+        raise unwritable(path, error) from error
+
+
+def unwritable(path: Path, error: OSError) -> EnvironmentProblem:
+    """That a file or folder cannot be written, with the remedy for this error."""
+    remedy = "check its permissions or choose another folder"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        remedy = "free space or choose another folder"
+    elif error.errno in (errno.EISDIR, errno.EEXIST, errno.ENOTDIR):
+        files = [place for place in (path, *path.parents) if place.is_file()]
+        remedy = f"move {(files or [path])[0]} away, which is in its place"
+    return EnvironmentProblem(f"{path}: cannot be written ({error.strerror}); {remedy}")
 
 
 def check_text(path: Path | str) -> None:

@@ -178,7 +178,8 @@ def _written(run_dir: Path) -> tuple[History, Result, EnvironmentProblem | None]
 def _tell(problem: EnvironmentProblem | None, run_dir: Path) -> None:
     """Say that files are missing, and how to get them."""
     if problem is not None:
-        say(f"{problem}; the result is kept: `{resume_command(run_dir)}` writes the missing files")
+        again = resume_command(run_dir)
+        say(f"{problem}; the result is kept: `{again}` then writes the missing files")
 
 
 def check_outcome(run_dir: Path, result: Result) -> None:

@@ -20,7 +20,7 @@ from cluster.cli.console import say
 from cluster.runs.run_layout import STOP_FILE, STOP_NOW, round_path, rounds_begun, searches_begun
 from tuner.errors import EnvironmentProblem, NothingValid
 from tuner.export.bundle import export_files
-from tuner.files import inside, make_folder, write_whole
+from tuner.files import inside, make_folder, unwritable, write_whole
 from tuner.journal.facts import Entry
 from tuner.journal.history import History
 from tuner.journal.timeline import Timeline, timeline
@@ -318,7 +318,7 @@ def _write_sources(files: Mapping[str, str], folder: Path) -> list[Path]:
             write_whole(place, text)
             written.append(place)
     except OSError as error:
-        raise EnvironmentProblem(f"cannot write {folder}: {error.strerror}") from None
+        raise unwritable(folder, error) from None
     return written
 
 

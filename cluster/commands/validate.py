@@ -4,6 +4,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 
 import typer
@@ -17,6 +18,7 @@ from cluster.commands.validation_findings import Attempt, Findings, ReferenceTim
 from cluster.fleets.local import choose
 from cluster.runs.budget import checker_bytes
 from cluster.runs.model_choice import check_models, choose_model
+from tuner.backends.registry import traits_of
 from tuner.candidate import BASELINE
 from tuner.device import Device
 from tuner.drafts.draft_spec import unread_guesses
@@ -29,7 +31,8 @@ from tuner.experiment.tolerances import comparison_rules
 from tuner.report.estimate import Estimate, estimate
 from tuner.report.wrapping import fitting
 from tuner.space.feasible import FeasibleSet, feasible_set
-from tuner.trial import Configuration, Rejected, Stage
+from tuner.space.lower import Lowering
+from tuner.trial import Configuration, Infeasible, Rejected, Stage
 from workers.backends.registry import device_for_target
 from workers.compilers.worker import CompileWorker
 from workers.devices.discover import list_devices
@@ -66,6 +69,7 @@ def validate(
     checks = [partial(check_models, path, experiment, asked, None)]
     if model is not None:
         checks += [partial(each, experiment, model) for each in (require_launches, require_memory)]
+    checks.append(partial(_require_limits, experiment, model))
     _all(checks)
     tolerances = comparison_rules(experiment)
     space = None
@@ -123,6 +127,29 @@ def _all(checks: Sequence[Callable[[], None]]) -> None:
         raise found[0]
     if found:
         raise SpecError("\n".join(map(str, found)))
+
+
+def _require_limits(experiment: Experiment, device: Device | None) -> None:
+    """Raise :class:`SpecError` if a launch of the baseline exceeds a limit of the device.
+
+    Without a device, the limits on a block are those of an architecture: all of them have the same.
+    """
+    language = experiment.kernel.language
+    if device is None and (target := traits_of(language).example_target):
+        most = 2**63
+        device = replace(
+            device_for_target(language, target),
+            name="every device",
+            max_grid=(most, most, most),
+            max_shared_bytes_per_block=most,
+        )
+    if device is None:
+        return
+    shapes = (*experiment.shapes.tune, *experiment.shapes.held_out)
+    plan = Lowering(experiment, None, shapes, device).plan(Configuration(()))
+    for shape, cell in zip(shapes, plan.cells, strict=True):
+        if isinstance(cell, Infeasible):
+            raise SpecError(f"kernel.launch at {shape}: {cell.reason}")
 
 
 def _device(

@@ -63,7 +63,8 @@ def test_derived_files_that_cannot_be_written_are_named_and_written_later(tmp_pa
     assert ended.value.exit_code == 7
     printed, said = capsys.readouterr()
     assert "outcome=improved" in printed
-    assert f"the result is kept: `kernelwright resume {path}` writes the missing files" in said
+    assert f"the result is kept: `kernelwright resume {path}` then writes the missing files" in said
+    assert f"cannot be written (Is a directory); move {path / DERIVED[1]} away" in said
     assert "cannot be written" in (path / "log.txt").read_text()
     (path / "export").chmod(0o700)
     for place in blocked:

@@ -135,6 +135,14 @@ def test_what_model_and_device_lack_is_told_together(tmp_path):
         validate(str(path), target=None, fast=True, device=None, as_json=False)
 
 
+def test_a_block_that_no_device_takes_is_an_error_before_anything_is_compiled(tmp_path):
+    (tmp_path / "scale.cu").write_text(KERNEL.replace("FACTOR", "2"))
+    path = tmp_path / "spec.yaml"
+    path.write_text(SPEC.replace("block: 64", "block: [64, 32]"))
+    with pytest.raises(SpecError, match=r"n=1000: threads per block on every device.* 2048,"):
+        validate(str(path), target=None, fast=True, device=None, as_json=False)
+
+
 def test_nothing_is_tried_after_the_baseline_failed(tmp_path, capsys):
     with pytest.raises(NothingValid, match="the baseline did not compile; nothing else was tried"):
         check(tmp_path)
