@@ -255,11 +255,16 @@ def follow_run(run: Running, folder: Path, where: Placement, *, as_json: bool) -
 
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, on_signal, number)
+        updates = run.progress()
+        with display():
+            first = await anext(updates, None)
+        say(f"run directory {folder}")  # not before: a run that is refused removes it
         with display() as show:
-            async for progress in run.progress():
-                show(progress)
+            if first is not None:
+                show(first)
+            async for update in updates:
+                show(update)
 
-    say(f"run directory {folder}")
     again = where.words
     on_target = again if where.target is None else [*again, "--target", where.target]
     gc.freeze()  # what was imported for Ray too: to look through it stops all threads for 0.1 s

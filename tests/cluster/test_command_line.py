@@ -88,6 +88,7 @@ def test_a_run_ends_with_a_result_an_export_and_one_last_line(finished_run):
     assert last_line(result).startswith("kernelwright: outcome=")
     assert last_line(result).endswith(f"run={run}")
     assert re.search(r"search: \d+/6 trials", result.stderr)
+    assert result.stderr.count(f"run directory {run}\n") == 1
     assert list((run / "export").iterdir())
     assert (run / "report.html").read_text().startswith("<!doctype html>")
 
@@ -256,6 +257,7 @@ def test_a_broken_experiment_ends_with_its_reason(tmp_path, changed, code, words
     assert "Traceback" not in result.stderr
     told = result.stdout + result.stderr
     assert all(word in told for word in words), told
+    assert code == 4 or "run directory" not in told, "a run that is refused leaves none"
 
 
 def test_without_a_template_one_is_made_from_the_kernel(tmp_path):
