@@ -11,7 +11,7 @@ from cluster.fleets.slots import WorkerLost
 from tests.tuner.space.devices import cuda_device
 from tests.tuner.space.experiments import experiment
 from tuner.candidate import BASELINE, Candidate
-from tuner.engine.work import BenchSetup, ConfirmWork, MeasureWork, PrepareWork
+from tuner.engine.work import BenchSetup, CompileWork, ConfirmWork, MeasureWork, PrepareWork
 from tuner.errors import EnvironmentProblem
 from tuner.journal.facts import (
     BaselinePrepared,
@@ -404,3 +404,28 @@ def test_a_bench_on_which_alone_the_baseline_fails_takes_no_work():
         assert fleet.benches_missing.endswith("the baseline fails on this bench alone: wrong)")
 
     with_benches(1, body)
+
+
+def test_a_lost_compiler_is_named_in_the_log_with_the_reason(caplog):
+    class Dying:
+        name = "here/compiler0"
+
+        async def ready(self):
+            pass
+
+        async def compile(self, builds):
+            raise WorkerLost("killed by SIGKILL")
+
+        async def close(self):
+            pass
+
+    async def body(fleet, _):
+        fleet.add_compiler(Dying())
+        fleet.submit(
+            CompileWork(id=1, trial=0, configuration=Configuration(()), plan=CANDIDATE.plan)
+        )
+        (lost,) = await answers(fleet, 1)
+        assert (lost.worker, lost.reason) == ("here/compiler0", "killed by SIGKILL")
+
+    with_benches(1, body)
+    assert "lost the compiler here/compiler0: killed by SIGKILL" in caplog.text
