@@ -21,6 +21,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from tuner.errors import EnvironmentProblem
 from tuner.files import UnreadableFile, read_bounded
+from tuner.process_stat import process_stat
 
 LOCK, LEASE = "lock", "lease.json"
 
@@ -328,9 +329,5 @@ def _namespace() -> int:
 
 def _started(pid: int) -> int | None:
     """When a process started, in clock ticks after boot; ``None`` if it is gone or a zombie."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
-    except OSError:
-        return None
-    state, *fields = text.rpartition(") ")[2].split()
-    return None if state in "ZX" else int(fields[18])
+    found = process_stat(pid)
+    return None if found is None or found.state in "ZX" else found.started

@@ -16,9 +16,9 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any, Literal
 
+from tuner.process_stat import process_stat
 from workers.child_environment import module_environment
 from workers.confinement import Sandbox
 from workers.process_tree import NO_TREE, kill_group
@@ -109,11 +109,8 @@ class _Server:
     @property
     def stopped(self) -> bool:
         """Whether a signal such as SIGSTOP has stopped it."""
-        try:
-            found = Path(f"/proc/{self._process.pid}/stat").read_text(encoding="utf-8")
-        except OSError:  # it has ended
-            return False
-        return found.rpartition(")")[2].split()[0] == "T"
+        found = process_stat(self._process.pid)
+        return found is not None and found.state == "T"
 
     def fork(self, request: bytes, channel: int, log: int) -> "ForkedProcess":
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -23,6 +23,7 @@ from ray.util.placement_group import (
 )
 
 from tuner.errors import RunInterrupted
+from tuner.process_stat import process_stat
 
 T = TypeVar("T")
 
@@ -46,15 +47,13 @@ def ended_process() -> str:
 def ray_children() -> dict[int, tuple[str, bool]]:
     """This process's children that a Ray needs, of whatever Ray: name, and whether it has ended.
 
-    A child that has ended is found until somebody takes its exit status.
+    One that has ended is a zombie, and found, until this process reads its exit status.
     """
     found = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):
-            name, _, rest = stat.read_text(errors="replace").partition("(")[2].rpartition(")")
-            state, parent = rest.split()[:2]
-            if int(parent) == os.getpid() and name in _NEEDED:
-                found[int(stat.parent.name)] = (name, state == "Z")
+    for pid in [int(path.name) for path in Path("/proc").glob("[0-9]*")]:
+        one = process_stat(pid)
+        if one is not None and one.parent == os.getpid() and one.name in _NEEDED:
+            found[pid] = (one.name, one.state == "Z")
     return found
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from tuner.process_stat import process_stat
 from tuner.telemetry import Vitals
 from workers.devices.occupants import PROCESSES, Occupant, of_other_users
 
@@ -35,11 +36,8 @@ one took 40 ms on an H200."""
 
 def parent_of(pid: int) -> int | None:
     """The parent of a process, ``None`` if there is no such process here."""
-    try:
-        after_the_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2]
-    except OSError:
-        return None
-    return int(after_the_name.split()[1])
+    found = process_stat(pid)
+    return None if found is None else found.parent
 
 
 def children_of(pid: int) -> int:
