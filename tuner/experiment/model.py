@@ -272,6 +272,11 @@ class Template:
         launches = (step for step in self.steps if isinstance(step, Launch))
         return any(launch.dependent != NEVER for launch in launches)
 
+    @property
+    def points(self) -> int:
+        """How many configurations there are, whether they meet the constraints or not."""
+        return math.prod(len(values) for values in self.parameters.values())
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchSettings:
@@ -381,5 +386,4 @@ class Experiment:
         """No search does more trials: those of its budget, or all points of its space if fewer."""
         if self.template is None:
             return self.search.trials
-        space = math.prod(len(values) for values in self.template.parameters.values())
-        return min(self.search.trials, space)
+        return min(self.search.trials, self.template.points)

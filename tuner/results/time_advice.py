@@ -1,6 +1,5 @@
 """Advice on a budget: exceeded, or too small to try all, to decide or to narrow an interval."""
 
-import math
 from collections.abc import Iterator
 
 from tuner.journal.history import History
@@ -57,8 +56,7 @@ def _untried(history: History) -> Iterator[str]:
     tried, spent = history.outcomes.total(), history.clock.spent_searching
     if template is None or spent is None:
         return
-    space = math.prod(len(values) for values in template.parameters.values())
-    most = min(search.trials + history.merged, space)
+    most = min(search.trials + history.merged, template.points)
     if not 0 < tried < most:
         return
     kept, exceeded = search.seconds - spent, max(0.0, history.clock.spent - search.seconds)
