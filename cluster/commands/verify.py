@@ -4,8 +4,8 @@ import json
 import secrets
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from cluster.commands.results import (
     result_view,
 )
 from cluster.fleets.local import choose
+from cluster.interruptible import interrupt_noted
 from tuner.candidate import Candidate
 from tuner.engine.candidates import Candidates
 from tuner.engine.progress import duration, seconds_left
@@ -170,8 +171,12 @@ def _measured(
     show("measuring again: compiling the exported sources")
     answers: list[ConfirmationSampled] = []
     processes = experiment.confirm.processes
+    lost = (
+        f"of {counted(processes, 'process', 'processes')} had been measured again; none is kept: "
+        "verify begins with the first again"
+    )
     with (
-        _loss_told(answers, processes),
+        interrupt_noted(lambda: f"{len(answers)} {lost}"),
         CompileWorker(model) as compiler,
         closing(DeviceBench(backend, indices[0])) as bench,
     ):
@@ -198,19 +203,6 @@ def _measured(
         examined = bench.examine(ExamineWork(winners=tuple(finalists), profiler=False))
     checked = ConfirmationSampled(process=len(answers), samples=(), failed=examined.failed)
     return [*answers, checked]
-
-
-@contextmanager
-def _loss_told(answers: Sequence[ConfirmationSampled], processes: int) -> Iterator[None]:
-    """Add to Ctrl-C, or to the exit after a signal, how many processes were measured in vain."""
-    try:
-        yield
-    except (KeyboardInterrupt, SystemExit) as interrupt:
-        interrupt.add_note(
-            f"{len(answers)} of {counted(processes, 'process', 'processes')} had been measured "
-            "again; none is kept: verify begins with the first again"
-        )
-        raise
 
 
 def _left(began: float, done: int, processes: int) -> str:

@@ -2,9 +2,10 @@
 
 import shlex
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 
+from cluster.interruptible import interrupt_noted
 from cluster.runs.run_layout import searches_begun
 from cluster.settings import Settings
 from tuner.engine.progress import ENDLESS
@@ -23,15 +24,10 @@ def resume_command(run: Path, options: Sequence[str] = ()) -> str:
     return f"kernelwright {words} {shlex.join([str(run), *options])}"
 
 
-@contextmanager
-def interrupt_note(run: Path, options: Sequence[str] = ()) -> Iterator[None]:
+def interrupt_note(run: Path, options: Sequence[str] = ()) -> AbstractContextManager[None]:
     """Add to Ctrl-C, or to the exit after a signal, a note that says how to continue the run."""
-    try:
-        yield
-    except (KeyboardInterrupt, SystemExit) as interrupt:
-        again = resume_command(run, options)
-        interrupt.add_note(f"everything measured is kept; continue with: {again}")
-        raise
+    kept = "everything measured is kept; continue with: "
+    return interrupt_noted(lambda: kept + resume_command(run, options))
 
 
 @contextmanager

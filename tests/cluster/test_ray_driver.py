@@ -34,7 +34,7 @@ SESSIONS = Path(tempfile.gettempdir()) / "ray"
 
 
 def begin(folder: Path) -> Path:
-    """A run directory that nobody works on yet, with time for all trials on a busy machine."""
+    """A new run directory, with time for all trials on a busy machine."""
     text = SPEC.replace("seconds: 60", "seconds: 600")
     spec = write_experiment(folder / "spec", spec=text)
     RunDirectory.create(folder / "run", load_experiment(spec), text).close()
