@@ -68,6 +68,7 @@ OPENCL = BackendTraits(
         "extern": _OUTSIDE,
         **COMPILED_ELSEWHERE,
         **dict.fromkeys(("__asm", "__asm__", "asm"), "inline assembly is not allowed in OpenCL"),
+        **dict.fromkeys(("__seg_fs", "__seg_gs"), _OUTSIDE),
     },
     forbidden_patterns={
         r"clock_read_\w+": _CLOCK,

@@ -9,11 +9,11 @@ rule does not understand passes.
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
 
 from tuner.backends.registry import traits_of
-from tuner.backends.traits import BackendTraits
+from tuner.backends.traits import COMPILED_ELSEWHERE, BackendTraits
 from tuner.csource.device_code import device_code
 from tuner.csource.expansion import Line, expanded, spliced
 from tuner.csource.kernels import Parameter, Signature, signatures
@@ -32,15 +32,18 @@ _DEFINED = re.compile(r"\b([A-Za-z_]\w*)\s*\([^(){};]*\)\s*\{")
 _ENDS = re.compile(r"[;{}]")
 _DECLARES = re.compile(r"\s*(?:[A-Za-z_]\w*[\s*]+)+")
 _NO_TYPES = frozenset({"return", "else", "do", "case", "goto"})
-_PRAGMA = re.compile(
-    r"\b(?:redefine_extname|weak|push_macro|pop_macro|attribute|alias|section|dependency)\b"
+_PRAGMA_NAMES = (
+    "redefine_extname weak push_macro pop_macro attribute alias section dependency".split()
 )
+_PRAGMA = re.compile(rf"\b(?:{'|'.join(_PRAGMA_NAMES)})\b")
 _PRAGMA_WORDS = 16
 """Words behind the operator, up to the parenthesis, that are looked at."""
 
 _ATTRIBUTES = frozenset(
     "address_space constructor destructor alias ifunc section weak weakref naked".split()
 )
+_ATTRIBUTE = ("__attribute__", "__attribute")
+_PRAGMA_OPERATORS = ("_Pragma", "__pragma")
 _ASM = frozenset({"asm", "__asm", "__asm__"})
 _CLOCK = "a kernel that reads a clock can tell when it is timed"
 _OUTSIDE = "it reaches code outside the kernel"
@@ -122,6 +125,18 @@ def source_violations(experiment: Experiment, template: Template) -> tuple[str, 
     return tuple(dict.fromkeys(f"{file}: {reason}" for reason in reasons))
 
 
+def unseen_names(texts: Iterable[str], traits: BackendTraits) -> tuple[str, ...]:
+    """Names that rules here look for, less those in the code of ``texts``: only macros make them.
+
+    No reading of macros foresees all that a compiler makes of them: it defines some itself, and
+    decides conditions. So the compiler is to refuse these names.
+    """
+    seen = {word for text in texts for word in _WORD.findall(without_comments(spliced(text)))}
+    attributes = [form.format(name) for name in _ATTRIBUTES for form in ("{}", "__{}__")]
+    sought = {*traits.forbidden_names, *_ATTRIBUTE, *_PRAGMA_OPERATORS, *_PRAGMA_NAMES, *attributes}
+    return tuple(sorted(sought - seen - COMPILED_ELSEWHERE.keys()))
+
+
 def _compiled_text(experiment: Experiment, template: Template) -> str:
     """The template's source, less the host code that no compiler is given."""
     kernel, source = experiment.kernel, template.source
@@ -151,7 +166,7 @@ def _pragmas(readings: Sequence[Line]) -> Iterator[str]:
     """Pragmas that operators give, whatever macros make of their text."""
     for reading in readings:
         for place, word in enumerate(reading):
-            if word in ("_Pragma", "__pragma"):
+            if word in _PRAGMA_OPERATORS:
                 following = reading[place + 1 : place + 1 + _PRAGMA_WORDS]
                 text = " ".join(takewhile(lambda word: word != ")", following))
                 if found := _PRAGMA.search(_ESCAPE.sub(_character, text)):
@@ -170,7 +185,7 @@ def _foreign_names(code: str, traits: BackendTraits, baseline: set[str]) -> Iter
             yield f"{word} is not allowed: {why}"
         if word.startswith("__builtin_") and not _BUILTIN.fullmatch(word):
             yield f"{word} is not allowed: {_OUTSIDE}"
-    if found & {"__attribute__", "__attribute"}:
+    if not found.isdisjoint(_ATTRIBUTE):
         for word in new:
             if word.strip("_") in _ATTRIBUTES:
                 yield f"attribute {word} is not allowed: it reaches outside the kernel"

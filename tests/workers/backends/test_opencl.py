@@ -3,6 +3,7 @@
 import ctypes
 import faulthandler
 import os
+import re
 import signal
 from collections.abc import Iterator
 from functools import cache
@@ -14,6 +15,7 @@ from tests.conformance.compiler import CompilerConformance
 from tests.conformance.device_backend import POISON, DeviceBackendConformance, N
 from tests.workers.harness import build
 from tuner.plan import Binary, Build
+from tuner.trial import Rejected
 from workers.backends.opencl.compiler import OpenCLCompiler
 from workers.backends.opencl.device import OpenCLDevice, open_device
 from workers.backends.opencl.memory import DeviceRegion, HostRegion, canary
@@ -207,6 +209,45 @@ def test_variables_that_outlast_a_launch_are_seen_in_the_machine_code(hidden, fo
     )
     assert isinstance(code, Binary), code
     assert code.reaches == (("variables that outlast a launch",) if found else ())
+
+
+JOINED = "#define J(a, b, c) a##b##c\n#define JOINED(a, b, c) J(a, b, c)\n"
+"""The compiler expands what stands between, if it is a macro, before it joins the words."""
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        'JOINED(__as, __REGISTER_PREFIX__, m__) volatile("nop");',
+        'JOINED(a, __INT8_C_SUFFIX__, sm)("nop"); // asm',
+        "x[0] = *(int JOINED(__seg, __REGISTER_PREFIX__, _fs) *)16;",
+        "x[0] = *(int __attribute__((JOINED(address_, __REGISTER_PREFIX__, space)(257))) *)16;",
+        'JOINED(_Pra, __REGISTER_PREFIX__, gma)("unroll") while (n < 3) n++;',
+    ],
+)
+def test_no_macro_makes_a_word_that_the_source_rules_look_for(code: str) -> None:
+    source = f"{JOINED}kernel void k(global int *x, int n) {{\n{code}\n}}"
+    found = OpenCLCompiler(opencl_devices()[0]).compile(build(source, "k"))
+    assert isinstance(found, Rejected)
+    assert re.search(r":4:\d+: error: a macro may not make this word", found.detail)
+    assert "warning" not in found.detail
+
+
+@pytest.mark.parametrize(
+    ("call", "found"),
+    [
+        ("readcyclecounter()", ("llvm.readcyclecounter",)),
+        ("ia32_ldmxcsr(40896), 0", ("llvm.x86.sse.ldmxcsr",)),
+        ("fmaf(x[0], x[1], x[2])", ()),
+    ],
+)
+def test_intrinsics_are_seen_however_the_source_hides_them(call: str, found: object) -> None:
+    name, _, rest = call.partition("(")
+    joined = f"JOINED(__built, __REGISTER_PREFIX__, in_{name})({rest}"
+    source = f"{JOINED}kernel void k(global int *x) {{ x[3] = ({joined}); }}"
+    binary = OpenCLCompiler(opencl_devices()[0]).compile(build(source, "k"))
+    assert isinstance(binary, Binary), binary
+    assert binary.reaches == found
 
 
 def test_a_constant_that_looks_like_a_library_is_none() -> None:

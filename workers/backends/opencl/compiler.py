@@ -11,18 +11,22 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from tuner.backends.opencl import OPENCL
 from tuner.csource.lasting_variables import lasting_variables
 from tuner.device import Device
 from tuner.errors import EnvironmentProblem
+from tuner.integrity.source_rules import unseen_names
 from tuner.plan import Binary, Build, Usage
 from tuner.trial import Rejected
-from workers.backends.opencl.native_code import has_lasting_memory
+from workers.backends.opencl.native_code import has_lasting_memory, intrinsics
 from workers.backends.opencl.platforms import opencl_devices
 from workers.compilers.sources import checked_texts, compile_error, write_files
 
 _MESSAGE = re.compile(
-    r"^(error|warning|note): (.+?:\d+:\d+)(?: <Spelling=[^>]*>)?: (.*)$", re.MULTILINE
+    r"^(error|warning|note): (.+?:\d+:\d+)(?: <Spelling=.*?:\d+:\d+>)?: (.*)$", re.MULTILINE
 )
+
+_POISONED = "attempt to use a poisoned identifier"
 
 
 def open_compiler(device: Device) -> "OpenCLCompiler":
@@ -63,7 +67,10 @@ class OpenCLCompiler:
             options = [f"-D{name}={value}" for name, value in build.defines]
             options += [*build.options, *(["-I", folder] if headers else [])]
             write_files(Path(folder), headers)
-            program = cl.Program(self._context, f'#line 1 "{file}"\n{source}')
+            unseen = " ".join(unseen_names((source, *headers.values()), OPENCL))
+            # As if in a system header: without warnings of names that are macros.
+            text = f'# 1 "names" 3\n#pragma GCC poison {unseen}\n# 1 "{file}"\n{source}'
+            program = cl.Program(self._context, text)
             try:
                 program.build(options=options, devices=[self._handle])
             except cl.Error as error:
@@ -76,13 +83,14 @@ class OpenCLCompiler:
         (code,) = program.get_info(cl.program_info.BINARIES)
         texts = (source, *headers.values())
         lasting = has_lasting_memory(code) or any(map(lasting_variables, texts))
+        reaches = ["variables that outlast a launch"] if lasting else []
         return Binary(
             build=build.digest,
             code=code,
             usage=tuple((entry, self._usage(program, entry)) for entry in build.entries),
             symbols=tuple((entry, entry) for entry in build.entries),
             compile_seconds=time.perf_counter() - began,
-            reaches=("variables that outlast a launch",) if lasting else (),
+            reaches=(*reaches, *intrinsics(code)),
         )
 
     def _usage(self, program: Any, entry: str) -> Usage:
@@ -96,5 +104,6 @@ class OpenCLCompiler:
 
 def _compiler_words(text: str) -> str:
     """The compiler's own messages, as ``file:line:column: error: …``."""
+    text = text.replace(_POISONED, "a macro may not make this word")
     messages = [f"{place}: {kind}: {words}" for kind, place, words in _MESSAGE.findall(text)]
     return "\n".join(messages) or text.strip()
