@@ -6,7 +6,7 @@ Knows no right answer.
 
 import statistics
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -36,7 +36,7 @@ _RECORDED = 16
 """Timed bursts whose times on two clocks are kept."""
 
 _QUICK = 8
-"""Of so many bursts one is quick. A busy host delays most others, by hundreds of microseconds."""
+"""Of so many bursts one is quick."""
 
 
 @dataclass(slots=True)
@@ -67,29 +67,25 @@ class LoadedCandidate:
     def unreported_more(self, other: "LoadedCandidate", shape: int) -> float:
         """How much more unreported time a launch takes than another's, in nanoseconds; 0 at least.
 
-        A busy host delays the child between a mark and the launches, in most bursts but not in all.
-        So quick bursts are compared. One that is also reported as slow excuses no others: each
-        counts with all its time on the host's clock, beyond what is reported for most.
+        A host only lengthens what its clock shows: it wakes a thread late, in few bursts or in
+        most. So this kernel's quick bursts are compared with the middle one of the other's. Both
+        vary for the same reasons, and nothing follows from a difference within their scatter. A
+        burst that is also reported as slow excuses no others: each counts with all its time on the
+        host's clock, beyond what is reported for most.
         """
         own, others = self.clocks.get(shape), other.clocks.get(shape)
         if not own or not others:
             return 0.0
         reported_ns = statistics.median(reported for reported, _ in own)
-        found = _quick(wall for _, wall in own) - reported_ns
-        usual = _quick(wall - reported for reported, wall in others)
-        return max(0.0, found - max(0.0, usual))
+        quick_ns = sorted(wall for _, wall in own)[len(own) // _QUICK]
+        usual_ns = statistics.median(wall - reported for reported, wall in others)
+        return max(0.0, quick_ns - reported_ns - max(0.0, usual_ns))
 
     def late_writes(self, shape: int) -> list[LateWrite]:
         """The late writes that its dependent launches on a shape must wait for."""
         cell = self.candidate.plan.cells[shape]
         steps = cell.dependent_steps if isinstance(cell, CellPlan) else ()
         return [LateWrite(step=n, stale=stale) for n in steps for stale in ("zeros", "rotated")]
-
-
-def _quick(times: Iterable[float]) -> float:
-    """The time of a quick burst: the fastest of a few, so that of many more than one is as fast."""
-    ordered = sorted(times)
-    return ordered[len(ordered) // _QUICK]
 
 
 class Launcher:

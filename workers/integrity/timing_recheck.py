@@ -39,9 +39,9 @@ UNREPORTED, UNREPORTED_NS = 0.25, 5_000
 the baseline, pass on the host's clock alone."""
 TURNS = 5
 """Timings in a row after which a suspicious kernel is rejected."""
-CLOCK_TURNS = 24
-"""The same of the host's clock: on a busy machine the child may be delayed in most bursts, for more
-than half a second."""
+CLOCK_TURNS = 12
+"""The same of the host's clock. Its readings are those of the last few timings together: so many
+contain several that are independent."""
 TIMES = 5
 """Single launches whose fastest counts, for kernels whose time varies."""
 
