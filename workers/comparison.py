@@ -67,6 +67,7 @@ class ArrayComparison:
     error: float
 
 
+@np.errstate(all="ignore")  # converting a signalling NaN warns, and outputs may hold any bits
 def compare(
     got: NDArray[Any],
     want: NDArray[Any],
@@ -158,15 +159,14 @@ def _errors(
     if got.dtype.kind in "iub" and want.dtype.kind in "iub" and not expected.rtol + expected.atol:
         return np.where(got == want, 0.0, np.inf)
     x, r = got.astype(np.float64), want.astype(np.float64)
-    with np.errstate(all="ignore"):
-        bound = expected.atol + expected.rtol * np.abs(r) if bounds is None else bounds
-        distance = np.abs(x - r)
-        if np.isfinite(distance.max(initial=0.0)) and bound.min(initial=1.0) >= _LEAST:
-            quotient: NDArray[np.float64] = distance / bound
-            return quotient
-        finite = np.isfinite(x) & np.isfinite(r)
-        errors = np.where(distance <= bound, distance / np.maximum(bound, _LEAST), np.inf)
-        errors = np.where((distance > bound) & (bound > 0), distance / bound, errors)
+    bound = expected.atol + expected.rtol * np.abs(r) if bounds is None else bounds
+    distance = np.abs(x - r)
+    if np.isfinite(distance.max(initial=0.0)) and bound.min(initial=1.0) >= _LEAST:
+        quotient: NDArray[np.float64] = distance / bound
+        return quotient
+    finite = np.isfinite(x) & np.isfinite(r)
+    errors = np.where(distance <= bound, distance / np.maximum(bound, _LEAST), np.inf)
+    errors = np.where((distance > bound) & (bound > 0), distance / bound, errors)
     return np.where(finite, errors, np.where(_same(x, r), 0.0, np.inf))
 
 

@@ -47,6 +47,18 @@ def test_close(got, want, bad) -> None:
     assert failures(got, want) == bad
 
 
+@pytest.mark.parametrize("mode", ["close", "exact", "ulp", "unordered"])
+@pytest.mark.parametrize(
+    ("dtype", "bits"), [(np.float32, 0x7FA00000), (ml_dtypes.bfloat16, 0x7F81)]
+)
+def test_a_signalling_nan_is_compared_like_any_other_without_a_warning(mode, dtype, bits) -> None:
+    got = np.ones(3, dtype)
+    got.view(f"u{got.itemsize}")[1] = bits
+    for want in ([1.0, NAN, 1.0], np.array([1.0, NAN, 1.0], dtype)):
+        assert compare(got, np.asarray(want), expected(mode)).failures == 0
+    assert failures(got, [1.0, 1.0, 1.0], dtype, mode=mode) == 1
+
+
 def test_no_not_a_number_slips_through_any_mode() -> None:
     for mode in ("close", "exact", "ulp", "unordered"):
         assert failures([1.0, NAN, 3.0], [1.0, 2.0, 3.0], mode=mode, ulp=4) >= 1
