@@ -220,12 +220,12 @@ def tune(
     from cluster.runs.run_thread import follow
     from cluster.settings import Settings, environment_kept
     from tuner.errors import SpecError
-    from tuner.experiment.longest import LONGEST_SECONDS
+    from tuner.experiment.longest import LARGEST_COUNT, LONGEST_SECONDS
 
     if fleet not in ("local", "ray"):
         raise SpecError(f"fleet={fleet!r}: write 'local' or 'ray'")
-    if trials is not None and trials < 1:
-        raise SpecError(f"trials={trials!r}: at least 1 is needed")
+    if trials is not None and not 1 <= trials <= LARGEST_COUNT:
+        raise SpecError(f"trials={trials!r}: a number from 1 to {LARGEST_COUNT} is needed")
     if seconds is not None and not 0 < seconds <= LONGEST_SECONDS:
         raise SpecError(f"seconds={seconds!r}: a time above 0 is needed, at most {LONGEST_SECONDS}")
     with (

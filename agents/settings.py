@@ -19,7 +19,7 @@ from pydantic import (
 )
 
 from tuner.errors import SpecError
-from tuner.experiment.contents import STRICT, Positive, Seconds
+from tuner.experiment.contents import STRICT, Count, Seconds
 from tuner.experiment.fields import OneOrMany
 from tuner.experiment.model import Experiment
 from tuner.experiment.redaction import has_secret, hidden
@@ -84,7 +84,7 @@ class AgentSettings:
     """Money for all calls of the run."""
     max_calls: Annotated[int, Field(ge=0)] = 40
     """Calls of the run."""
-    max_tokens: Positive | None = None
+    max_tokens: Count | None = None
     """Tokens read and written by all calls of the run."""
     seconds: Seconds | None = None
     """Time of all agent steps, in seconds."""

@@ -15,7 +15,7 @@ from pydantic import ConfigDict, Field
 from agents.settings import SECTIONS, ModelId
 from cluster.commands.find_spec import bundled_file, bundled_names
 from tuner.errors import SpecError
-from tuner.experiment.contents import STRICT, Positive, Seconds
+from tuner.experiment.contents import STRICT, Count, Seconds
 from tuner.experiment.fields import read_text
 from tuner.experiment.load import load_experiment
 from tuner.experiment.problems import Problem, SpecProblems
@@ -44,11 +44,11 @@ class PlannedRun:
     """The folder of the run; by default the name of the spec's file."""
     priority: int = 0
     """Runs with a higher one begin earlier; equal ones in the order of the file."""
-    gpus: Positive = 1
+    gpus: Count = 1
     """GPUs that the run takes, on Ray."""
     seconds: Seconds | None = None
     """Time of the run; by default an equal share of the campaign's, or what the spec says."""
-    trials: Positive | None = None
+    trials: Count | None = None
     """Configurations to try at most, in place of the spec's."""
     model: ModelId | None = None
     """Who writes templates, in place of the spec's."""

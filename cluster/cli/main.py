@@ -41,6 +41,7 @@ from cluster.cli.result_commands import result_commands
 from cluster.jobs.package_check import check_packages
 from cluster.settings import use_one_algebra_thread
 from tuner.errors import EnvironmentProblem
+from tuner.experiment.longest import LARGEST_COUNT
 
 app = typer.Typer(
     name="kernelwright",
@@ -145,7 +146,8 @@ def run(
         Path | None, typer.Option("--run-dir", help="The run directory to create.")
     ] = None,
     trials: Annotated[
-        int | None, typer.Option("--trials", min=1, help="Configurations to try, at most.")
+        int | None,
+        typer.Option("--trials", min=1, max=LARGEST_COUNT, help="Configurations to try, at most."),
     ] = None,
     seconds: Annotated[
         float | None, seconds_option("Time of the run, confirming included.")

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from tuner.experiment.fields import FunctionName, OneOrMany
-from tuner.experiment.longest import LONGEST_SECONDS
+from tuner.experiment.longest import LARGEST_COUNT, LONGEST_SECONDS
 from tuner.expressions import Expression, ExpressionError
 from tuner.expressions.real import RealExpression
 
@@ -22,6 +22,7 @@ VariableName = Annotated[
     str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*(::[A-Za-z_][A-Za-z0-9_]*)*$", max_length=200)
 ]
 Positive = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=1, le=LARGEST_COUNT)]
 Seconds = Annotated[float, Field(gt=0, le=LONGEST_SECONDS)]
 """A budget of time."""
 

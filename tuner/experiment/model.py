@@ -16,6 +16,7 @@ from tuner.experiment.contents import (
     MAX_STRUCT_FIELDS,
     STRICT,
     Compare,
+    Count,
     Fill,
     Name,
     Number,
@@ -286,7 +287,7 @@ class SearchSettings:
     strategy: Literal["auto", "exhaustive", "random", "anneal", "tpe", "gp"] = "auto"
     """How configurations are proposed. `auto` tries all where the budget covers the space, and
     otherwise learns from what was measured."""
-    trials: Positive = 300
+    trials: Count = 300
     """Configurations to try, in the whole run."""
     seconds: Seconds = 600.0
     """Time of the whole run, from its workers' start to its result, without waiting for models. The
@@ -308,7 +309,7 @@ class ConfirmSettings:
     """How many leaders are confirmed, and in how many processes."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
-    top: Positive = 5
+    top: Count = 5
     """Leading configurations to confirm."""
     processes: Annotated[int, Field(ge=2, le=100)] = 5
     """Fresh processes that time them beside the baseline, at most; three may be enough."""

@@ -251,6 +251,7 @@ BAD = [
     ("seconds: 5", "seconds: 1e308", "should be less than or equal to 1000000000"),
     ("seconds: 5", "seconds: .nan", "should be less than or equal to 1000000000, not nan"),
     ("trials: 10", "device_seconds: .inf", "should be less than or equal to 1000000000"),
+    ("trials: 10", f"trials: {10**30}", "should be less than or equal to 1000000000"),
     ("trials: 10", "strategy: bayes", "should be 'auto'"),
     ("trials: 10", "trails: 10", "did you mean 'trials'?"),
     ("template: template.yaml", "template: gone.yaml", "no such file"),
