@@ -1,8 +1,10 @@
 """Which numbers a distribution draws: how far from zero, on which side, of what type.
 
-Owns the intervals and magnitudes; :mod:`workers.inputs` decides which argument gets which.
+Owns the intervals, magnitudes and special values; :mod:`workers.inputs` decides which argument gets
+which.
 """
 
+import math
 from typing import Any, Literal
 
 import numpy as np
@@ -119,6 +121,10 @@ _CLOSE = 63
 _HEADROOM = 8
 """Exponents left above the largest float, at most a quarter of all: constant factors fit."""
 _DENORMAL_SHARE, _ZERO_SHARE = 1 / 32, 1 / 32
+_SPECIALS = {"inf": np.inf, "-inf": -np.inf, "nan": np.nan}
+_SPECIAL_SHARE = 0.01
+SPECIAL_PARTS = 8
+"""An array has so many parts of consecutive rows: one full of each special value, one half full."""
 
 
 def one_sided(argument: ResolvedArgument, side: Literal["low", "high"]) -> tuple[float, float]:
@@ -246,3 +252,58 @@ def ties(argument: ResolvedArgument) -> NDArray[Any]:
 def wide(argument: ResolvedArgument) -> type[np.int64 | np.uint64]:
     """The type that holds all integers of the argument's."""
     return np.uint64 if argument.dtype == "uint64" else np.int64
+
+
+def with_specials(
+    values: NDArray[Any], argument: ResolvedArgument, rng: np.random.Generator, *, in_a_row: bool
+) -> NDArray[Any]:
+    """The values, some replaced by special ones, in some parts all or half of them if ``in_a_row``.
+
+    The first element of a sum or maximum may be special, or all of a row or window.
+    """
+    table = np.array([_SPECIALS[name] for name in argument.specials]).astype(values.dtype)
+    chosen = rng.random(values.size) < _SPECIAL_SHARE
+    chosen[int(rng.integers(values.size))] = True
+    names = rng.integers(len(table), size=values.size)
+    rows = math.prod(values.shape[:-1])
+    length = values.shape[-1] if rows >= SPECIAL_PARTS else 1
+    ends = np.linspace(0, values.size // length, SPECIAL_PARTS + 1).astype(int) * length
+    order = rng.permutation(SPECIAL_PARTS) if in_a_row else np.arange(0)
+    for number, part in enumerate(order[: len(table) + 1].tolist()):
+        here = slice(ends[part], ends[part + 1])
+        if number < len(table):
+            chosen[here], names[here] = True, number
+        else:
+            chosen[here] |= rng.random(chosen[here].size) < 0.5
+    found: NDArray[Any] = np.where(chosen, table[names], values.reshape(-1)).reshape(values.shape)
+    return found
+
+
+def ending_in_extremes(rows: NDArray[Any]) -> NDArray[Any]:
+    """The rows with their greatest number moved to the end, and their least one before it.
+
+    An index of 16 bits holds those of all but the last columns of a row of 65,540. Where the
+    extremes may be anywhere, they are hardly ever there.
+    """
+    rows, each = rows.copy(), np.arange(len(rows))
+    for last, extreme in ((-1, np.argmax), (-2, np.argmin)):
+        if -last <= rows.shape[1]:
+            at = extreme(rows[:, : rows.shape[1] + last + 1], axis=1)
+            rows[each, at], rows[each, last] = rows[each, last], rows[each, at]
+    return rows
+
+
+def offsets(
+    argument: ResolvedArgument, last: int, rng: np.random.Generator, distribution: Distribution
+) -> NDArray[Any]:
+    """Sorted integers; the first is 0 unless it is the last, which is ``last``.
+
+    At the ``ends``, or if all are the ``same``, all segments are empty beside one; with a ``few``
+    values many are.
+    """
+    many = max(0, argument.elements - 2)
+    inner = rng.integers(0, last, size=many, endpoint=True)
+    if distribution in ("few", "ends", "same"):
+        inner = rng.choice([0, last // 2, last] if distribution == "few" else [0, last], many)
+    inner = np.sort(inner)
+    return np.concatenate([[0], inner, [last]])[-argument.elements :].reshape(argument.shape)

@@ -21,15 +21,19 @@ from workers.distributions import (
     APART,
     REACHES,
     ROWS,
+    SPECIAL_PARTS,
     Distribution,
     at_end,
     end,
+    ending_in_extremes,
     few,
+    offsets,
     on_side,
     one_sided,
     reaching,
     ties,
     wide,
+    with_specials,
 )
 from workers.elements import is_float, numpy_dtype
 
@@ -43,17 +47,15 @@ OUTLIER = 64.0
 """The exponential of an outlier's distance from others overflows, a product of two does not."""
 _SCALES: dict[Distribution, float] = {"large": LARGE, "small": SMALL, "tiny": TINY}
 _OUTLIER_SHARE = 1 / 64
-_SPECIAL_SHARE = 0.01
-_SPECIAL_PARTS = 8
-"""An array has so many parts of consecutive rows: one full of each special value, one half full."""
 _BLOCK = 2_097_143
 """Elements drawn individually; a prime, so that rows do not repeat from block to block."""
+_BY_ROWS = ("assorted", "outliers", "specials")
+"""Distributions in which the elements of a row have something in common, or its end is special."""
 _WITH_TINY = ("bfloat16", "float32", "float64")
 _FLIPS = 2
 """Few enough elements change that a hash of a part of the inputs misses some."""
 _PLACES = 3
 """Units in the last place by which a number is moved, at most."""
-_SPECIALS = {"inf": np.inf, "-inf": -np.inf, "nan": np.nan}
 
 PythonFill = Callable[[FromPython, str, int], NDArray[Any]]
 """Calls a ``{python: …}`` fill: (function, argument, seed) → array."""
@@ -82,7 +84,11 @@ def fill(
         return _unlike(values, argument, rng) if argument.unlike else values
     if argument.elements > _BLOCK and independent(argument):
         block = fill(_row(argument, _BLOCK), rng, distribution, python)
-        return _spread(block, argument, rng)
+        found = _spread(block, argument, rng)
+        if distribution in _BY_ROWS and applies(argument, distribution):
+            part = _some_rows(argument)
+            _replace_rows(found, fill(part, rng, distribution, python), rng)
+        return found
     values = _values(argument, rng, distribution)
     dtype = numpy_dtype(argument.dtype)
     if not is_float(argument.dtype):
@@ -90,7 +96,7 @@ def fill(
     with np.errstate(over="ignore"):
         converted: NDArray[Any] = values.astype(dtype)
     if distribution in ("specials", "rare specials") and argument.specials:
-        return _with_specials(converted, argument, rng, in_a_row=distribution == "specials")
+        return with_specials(converted, argument, rng, in_a_row=distribution == "specials")
     return converted
 
 
@@ -222,6 +228,22 @@ def _spread(
     return found.reshape(argument.shape)
 
 
+def _some_rows(argument: ResolvedArgument) -> ResolvedArgument:
+    """Rows of a huge array, one block of them. Of long rows they are the ends, of odd length."""
+    rows, length = math.prod(argument.shape[:-1]), argument.shape[-1]
+    count = min(rows, max(SPECIAL_PARTS, _BLOCK // length))
+    part = length if count * length <= _BLOCK else (_BLOCK // count - 1) | 1
+    return replace(argument, shape=(count, part))
+
+
+def _replace_rows(values: NDArray[Any], rows: NDArray[Any], rng: np.random.Generator) -> None:
+    """Replace some rows of an array, at random places, by these, repeated to their length."""
+    length = values.shape[-1]
+    table = values.reshape(-1, length)
+    here = rng.choice(len(table), len(rows), replace=False)
+    table[here] = np.tile(rows, -(-length // rows.shape[1]))[:, -length:]
+
+
 def _values(
     argument: ResolvedArgument, rng: np.random.Generator, distribution: Distribution
 ) -> NDArray[Any]:
@@ -245,7 +267,7 @@ def _values(
     if argument.fill == "permutation":
         return rng.permutation(argument.elements).reshape(shape)
     if isinstance(argument.fill, OffsetsTo):
-        return _offsets(argument, argument.fill.last, rng, distribution)
+        return offsets(argument, argument.fill.last, rng, distribution)
     if argument.fill == "zeros" or distribution == "zeros":
         return np.zeros(shape)
     if distribution == "assorted":
@@ -277,31 +299,6 @@ def _few(argument: ResolvedArgument, rng: np.random.Generator) -> NDArray[Any]:
     if is_float(argument.dtype) and (between := ties(argument)).size:
         chosen = rng.random(argument.shape) < 0.5
         found = np.where(chosen, rng.choice(between, argument.shape), found)
-    return found
-
-
-def _with_specials(
-    values: NDArray[Any], argument: ResolvedArgument, rng: np.random.Generator, *, in_a_row: bool
-) -> NDArray[Any]:
-    """The values, some replaced by special ones, in some parts all or half of them if ``in_a_row``.
-
-    The first element of a sum or maximum may be special, or all of a row or window.
-    """
-    table = np.array([_SPECIALS[name] for name in argument.specials]).astype(values.dtype)
-    chosen = rng.random(values.size) < _SPECIAL_SHARE
-    chosen[int(rng.integers(values.size))] = True
-    names = rng.integers(len(table), size=values.size)
-    rows = math.prod(values.shape[:-1])
-    length = values.shape[-1] if rows >= _SPECIAL_PARTS else 1
-    ends = np.linspace(0, values.size // length, _SPECIAL_PARTS + 1).astype(int) * length
-    order = rng.permutation(_SPECIAL_PARTS) if in_a_row else np.arange(0)
-    for number, part in enumerate(order[: len(table) + 1].tolist()):
-        here = slice(ends[part], ends[part + 1])
-        if number < len(table):
-            chosen[here], names[here] = True, number
-        else:
-            chosen[here] |= rng.random(chosen[here].size) < 0.5
-    found: NDArray[Any] = np.where(chosen, table[names], values.reshape(-1)).reshape(values.shape)
     return found
 
 
@@ -340,38 +337,8 @@ def _assorted(argument: ResolvedArgument, rng: np.random.Generator) -> NDArray[A
         part = replace(argument, shape=(int(np.count_nonzero(here)), argument.shape[-1]))
         values = _values(part, rng, distribution)
         found[here] = on_side(argument, values, side) if side else values
-    found[1::2] = _ending_in_extremes(found[1::2])
+    found[1::2] = ending_in_extremes(found[1::2])
     return found.reshape(argument.shape)
-
-
-def _ending_in_extremes(rows: NDArray[Any]) -> NDArray[Any]:
-    """The rows with their greatest number moved to the end, and their least one before it.
-
-    An index of 16 bits holds those of all but the last columns of a row of 65,540. Where the
-    extremes may be anywhere, they are hardly ever there.
-    """
-    rows, each = rows.copy(), np.arange(len(rows))
-    for last, extreme in ((-1, np.argmax), (-2, np.argmin)):
-        if -last <= rows.shape[1]:
-            at = extreme(rows[:, : rows.shape[1] + last + 1], axis=1)
-            rows[each, at], rows[each, last] = rows[each, last], rows[each, at]
-    return rows
-
-
-def _offsets(
-    argument: ResolvedArgument, last: int, rng: np.random.Generator, distribution: Distribution
-) -> NDArray[Any]:
-    """Sorted integers; the first is 0 unless it is the last, which is ``last``.
-
-    At the ``ends``, or if all are the ``same``, all segments are empty beside one; with a ``few``
-    values many are.
-    """
-    many = max(0, argument.elements - 2)
-    inner = rng.integers(0, last, size=many, endpoint=True)
-    if distribution in ("few", "ends", "same"):
-        inner = rng.choice([0, last // 2, last] if distribution == "few" else [0, last], many)
-    inner = np.sort(inner)
-    return np.concatenate([[0], inner, [last]])[-argument.elements :].reshape(argument.shape)
 
 
 def _unlike(

@@ -8,7 +8,7 @@ from tuner.errors import SpecError
 from tuner.experiment.arguments import IntegerRange, OffsetsTo, ResolvedArgument
 from tuner.experiment.contents import FromFile, FromPython
 from tuner.experiment.fields import PythonFunction
-from workers.distributions import REACHES, Distribution, ties
+from workers.distributions import REACHES, SPECIAL_PARTS, Distribution, ties
 from workers.elements import dtype_name, numpy_dtype
 from workers.inputs import _BLOCK, LARGE, SMALL, applies, fill, flipped, nudged, stream
 
@@ -70,6 +70,21 @@ def test_a_huge_array_is_made_of_blocks_that_all_differ(kind) -> None:
     for number, block in enumerate(blocks):
         assert all(not np.array_equal(block, other) for other in blocks[:number])
         assert np.array_equal(np.sort(block), np.sort(blocks[0]))
+
+
+@pytest.mark.parametrize("shape", [(2048, 1100), (3, _BLOCK // 2), (700_000, 4), (2, 3, _BLOCK)])
+def test_a_huge_array_has_rows_of_several_kinds_and_special_ends_too(shape) -> None:
+    def rows(distribution):
+        given = argument("normal", "float32", shape, specials=("-inf",))
+        return drawn(given, distribution).reshape(-1, shape[-1])
+
+    assorted = rows("assorted")
+    last, most = assorted[:, -1], assorted.max(axis=1)
+    assert np.count_nonzero(last == most) >= max(1, len(assorted) // 3)
+    kinds = [(assorted <= 0).all(axis=1), (assorted >= 0).all(axis=1), most == 0]
+    assert len({tuple(kind) for kind in zip(*kinds, strict=True)}) >= min(3, len(assorted))
+    assert (np.abs(rows("outliers"))[:, -1] > 4).mean() > 0.1
+    assert (rows("specials") == -np.inf).all(axis=1).any() or len(assorted) < SPECIAL_PARTS
 
 
 def test_flipping_changes_a_few_elements_of_a_huge_array() -> None:
