@@ -20,7 +20,7 @@ from tests.cluster.faults import (
     recovery,
 )
 from tuner.errors import RunInterrupted
-from tuner.trial import Measured, Stage
+from tuner.trial import Measured
 
 
 def kill_actor(kind):
@@ -104,6 +104,4 @@ def test_each_part_of_a_run_is_killed_in_turn_and_no_trial_is_lost_or_repeated(
     path = asyncio.run(all_in_turn())
     check(path)
     outcomes = [fact.outcome for fact in finished(path)]
-    # Killing and starting nodes keeps this machine busy: a time may be refused, but no answer.
-    assert all(isinstance(one, Measured) or one.stage is Stage.TIME for one in outcomes)
-    assert sum(isinstance(one, Measured) for one in outcomes) > len(outcomes) / 2
+    assert all(isinstance(one, Measured) for one in outcomes), outcomes
