@@ -11,10 +11,12 @@ kernel void nothing(void) {}
 kernel void product_float32(global float *c, global const float *a, global const float *b, int n)
 {
     const int column = get_global_id(0) * 16, row = get_global_id(1) * 4;
-    float16 sum[4] = {0, 0, 0, 0};
-    for (int k = 0; k < n; ++k) {
-        const float16 right = vload16(0, b + k * n + column);
-        for (int i = 0; i < 4; ++i) sum[i] = fma((float16)(a[(row + i) * n + k]), right, sum[i]);
-    }
-    for (int i = 0; i < 4; ++i) vstore16(sum[i], 0, c + (row + i) * n + column);
+    float4 sum[4][4] = {{0}};
+    for (int k = 0; k < n; ++k)
+        for (int j = 0; j < 4; ++j) {
+            const float4 right = vload4(j, b + k * n + column);
+            for (int i = 0; i < 4; ++i) sum[i][j] = fma((float4)(a[(row + i) * n + k]), right, sum[i][j]);
+        }
+    for (int i = 0; i < 4; ++i)
+        for (int j = 0; j < 4; ++j) vstore4(sum[i][j], j, c + (row + i) * n + column);
 }
