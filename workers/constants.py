@@ -8,12 +8,17 @@ from itertools import cycle
 import numpy as np
 
 from tuner.experiment.arguments import IntegerRange, ResolvedArgument, ResolvedField
-from tuner.experiment.constants import Constants, OtherSign, changed_fields, changed_with
+from tuner.experiment.constants import (
+    CHANGED_WITH,
+    HALVES,
+    Constants,
+    OtherSign,
+    changed_fields,
+    changed_with,
+)
 from tuner.experiment.contents import FromFile, FromPython
 from workers.elements import is_float, numpy_dtype
 
-_WITH: dict[Constants, Constants] = {"ends": "scalars", "other ends": "scalars"}
-"""What is at its ends is what is changed as scalars otherwise."""
 _FACTOR = (2.0, 4.0)
 """A scalar without a range is multiplied or divided by so much."""
 _NONZERO = (0.25, 1.0)
@@ -35,9 +40,13 @@ def change_constants(
         rng: chooses the values.
     """
     found, words = [], []
-    near = cycle((what == "ends", what == "other ends"))
+    first = what in ("ends", "some flags")
+    near = cycle((first, not first))
     for argument in arguments:
-        if fields := changed_fields(argument, scalars, what):
+        fields = changed_fields(argument, scalars, what)
+        if what in HALVES:
+            fields = tuple(field for field in fields if next(near))
+        if fields:
             found.append(_with_other_fields(argument, fields, what, near, rng))
             words.append(
                 f"{', '.join(f'{argument.name}.{field.name}' for field in fields)} changed"
@@ -46,8 +55,11 @@ def change_constants(
         constant = argument.kind != "scalar" or argument.name in scalars
         if isinstance(what, OtherSign):
             constant = argument.name == what.name
-        wanted = "scalars" if isinstance(what, OtherSign) else _WITH.get(what, what)
-        if not constant or changed_with(argument) != wanted:
+        wanted = "scalars" if isinstance(what, OtherSign) else CHANGED_WITH.get(what, what)
+        changes = constant and changed_with(argument) == wanted
+        if what in HALVES:
+            changes = changes and argument.kind == "scalar" and next(near)
+        if not changes:
             found.append(argument)
             continue
         changed = _changed(argument, what, near, rng)
@@ -111,7 +123,7 @@ def _other(
     scalar: ResolvedArgument, what: Constants, near: Iterator[bool], rng: np.random.Generator
 ) -> float:
     """Another value of a scalar: at one of its ends, on the other side of 0, or anywhere."""
-    if what in _WITH:
+    if what in ("ends", "other ends"):
         return _end(scalar, rng, near=next(near))
     if isinstance(what, OtherSign):
         return -_float(scalar, rng)

@@ -48,6 +48,25 @@ def test_integers_are_changed_within_their_range_and_flags_between_0_and_1() -> 
     assert changed(scalar(8, "int32"), "contents") == (scalar(8, "int32"), "")
 
 
+def test_half_of_the_flags_are_changed_and_then_the_others() -> None:
+    flags = [replace(scalar(0, "int32"), name=name) for name in "pqr"]
+    for what, values in (("some flags", [1, 0, 1]), ("other flags", [0, 1, 0])):
+        given = [flags[0], array(), *flags[1:]]
+        found, _ = change_constants(given, set("pqr"), what, stream(1, "changed"))
+        assert [a.value for a in found if a.kind == "scalar"] == values
+        assert array() in found
+
+
+def test_flags_of_a_struct_take_their_turns() -> None:
+    fields = tuple(
+        ResolvedField(name=name, dtype="int32", offset=0, values=(0,)) for name in ("p", "q")
+    )
+    struct = ResolvedArgument(name="s", kind="struct", dtype="", fields=fields)
+    for what, values in (("some flags", [(1,), (0,)]), ("other flags", [(0,), (1,)])):
+        (found,), _ = change_constants([struct], {"s.p", "s.q"}, what, stream(1, "changed"))
+        assert [field.values for field in found.fields] == values
+
+
 def test_what_is_fixed_or_changed_with_others_stays() -> None:
     for given, what in (
         (scalar(1e-6, fixed=True), "scalars"),

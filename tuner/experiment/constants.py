@@ -22,11 +22,23 @@ class OtherSign:
     name: str
 
 
-Constants = Literal["scalars", "contents", "ends", "other ends"] | OtherSign
+Constants = (
+    Literal["scalars", "contents", "some flags", "other flags", "ends", "other ends"] | OtherSign
+)
 """What is changed together: a kernel that is undefined for other contents is still checked with
-other scalars. Flags are changed with the contents. At the ``ends`` every other scalar is 0, or what
-its range has nearest to that, and those between are what they are at the ``other ends``: far from
-0, below it where the range allows."""
+other scalars. Flags are changed with the contents, and again every other flag (``some``) and those
+between, since a kernel may have a path for two together. At the ``ends`` every other
+scalar is 0, or what its range has nearest to that, and those between are what they are at the
+``other ends``: far from 0, below it where the range allows."""
+
+CHANGED_WITH: dict[Constants, Constants] = {
+    "ends": "scalars",
+    "other ends": "scalars",
+    "some flags": "contents",
+    "other flags": "contents",
+}
+"""Of which kind what is changed is, if not of its own."""
+HALVES: tuple[Constants, ...] = ("some flags", "other flags")
 
 
 def constant_scalars(experiment: Experiment) -> tuple[Argument, ...]:
@@ -56,7 +68,7 @@ def changed_fields(
 
     Other integers may be sizes or strides, and there is no range to say which others are defined.
     """
-    flags = what == "contents"
+    flags = CHANGED_WITH.get(what, what) == "contents"
     names = constant & {what.name} if isinstance(what, OtherSign) else constant
     return tuple(
         field
@@ -99,25 +111,28 @@ def changed_with(argument: ResolvedArgument) -> Constants | None:
 
 
 def chosen_paths(experiment: Experiment) -> tuple[Constants, ...]:
-    """With what the integers are changed that may choose a path of the kernel, if there are any.
+    """With what the scalars are changed that may choose a path of the kernel, if there are any.
 
-    Flags among scalars and in structs, and integer scalars that have a ``range``.
+    Flags among scalars and in structs, integer scalars that have a ``range``, and floats that are 0
+    or 1: kernels leave out what these have no effect on.
     """
     constant = constant_names(experiment)
     arguments = resolve_arguments(experiment, experiment.shapes.tune[0].symbols)
-    integers = [a for a in arguments if a.name in constant and not _is_floating(a.dtype)]
-    found = {changed_with(a) for a in integers if a.kind == "scalar"}
-    if any(changed_fields(argument, constant, "contents") for argument in arguments):
-        found.add("contents")
-    kinds: tuple[Constants, ...] = ("scalars", "contents")
-    return tuple(kind for kind in kinds if kind in found)
+    scalars = [a for a in arguments if a.kind == "scalar" and a.name in constant]
+    choosing = [a for a in scalars if not _is_floating(a.dtype) or a.value in (0, 1)]
+    kinds = [changed_with(a) for a in choosing]
+    kinds += ["contents" for a in arguments for _ in changed_fields(a, constant, "contents")]
+    several = HALVES if kinds.count("contents") > 1 else ()
+    order: tuple[Constants, ...] = ("scalars", "contents")
+    return (*(kind for kind in order if kind in kinds), *several)
 
 
 def changed_shapes(experiment: Experiment) -> tuple[tuple[ShapeBinding, Constants], ...]:
     """Each tune shape for each kind of constants that there is, and what is changed on it.
 
-    On all of them, since kernels for some sizes often are others. Scalars at their ends and with
-    other signs are on the first alone; a single one without a range has no other end.
+    On all of them, since kernels for some sizes often are others. Half of the flags, and scalars
+    at their ends and with other signs, are changed on the first alone; a single scalar without a
+    range has no other end.
     """
     tune = [ShapeBinding(shape.symbols) for shape in experiment.shapes.tune]
     constant = constant_names(experiment)
@@ -132,11 +147,12 @@ def changed_shapes(experiment: Experiment) -> tuple[tuple[ShapeBinding, Constant
     fields = [(a, field) for a in arguments for field in changed_fields(a, constant, "scalars")]
     if len(scalars) + len(fields) == 1 and all(scalar.range is None for scalar in scalars):
         ends = ends[:1]
+    halves = [half for half in HALVES if half in chosen_paths(experiment)]
     signed = [a.name for a in scalars if a.range is None and a.value]
     signed += [f"{a.name}.{field.name}" for a, field in fields if any(field.values)]
     return (
         *((shape, kind) for kind in kinds if kind in found for shape in tune),
-        *((tune[0], end) for end in ends),
+        *((tune[0], what) for what in (*halves, *ends)),
         *((tune[0], OtherSign(name)) for name in signed),
     )
 

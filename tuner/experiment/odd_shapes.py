@@ -5,6 +5,7 @@ Finalists are checked on them; they are never searched or timed. Also the number
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations, cycle, islice
+from math import gcd
 
 from tuner.backends.registry import traits_of
 from tuner.errors import SpecError
@@ -33,6 +34,8 @@ _TILES: tuple[Value, ...] = (3 * 16, 3 * 32, 3 * 64, 3 * 128)
 _CHOICES, _CHOICES_END = 8, 65
 """A size of which so few values below the end are in the domain (a stride, a width) has each alone,
 since a kernel may have a path for each."""
+_SCALED = 16
+"""Smaller sizes are strides and widths rather, and stay where others are scaled."""
 _OTHER_PATHS = 3
 """Odd shapes on which flags are changed too: the first, with sizes just below, tiny and larger."""
 _KEPT = 64
@@ -48,8 +51,10 @@ def odd_shapes(experiment: Experiment) -> tuple[ShapeBinding, ...]:
     - all sizes just above the largest known of each, or above one known shape's if that is too big;
     - for each size that makes some argument larger: that size far above all known ones, the others
       small, but large enough that elements differ, and again as small as the domain allows; where
-      the domain ties a size to it, such as a stride that is no less, that one is as large;
+      the domain ties a size to it, such as a stride that is no less, that one is as large; and at
+      the very end of the domain, if that is near: an array or a counter may be one too small;
     - all sizes equal, and of three or more each two of them;
+    - a tune shape's sizes in the same proportions, as a path for twice as many rows has a tail too;
     - each size alone: at the values above, tiny too, at remainders 1, 2, 4, 6 and 8 modulo 32, and
       at three whole tiles, and at every value if there are few up to 64; the others are a tune
       shape's, of each combination of types in turn.
@@ -86,7 +91,7 @@ def _odd_shapes(experiment: Experiment) -> tuple[ShapeBinding, ...]:
     alone: list[dict[str, Value]] = []
     for number, name in enumerate(sizes):
         far = _far(experiment, small, known, name)
-        among_least = (_raised(experiment, tiny, name, int(symbols[name])) for symbols in far)
+        among_least = (_raised(experiment, tiny, name, int(one[name])) for one in far[:1])
         found += [*far, *filter(None, among_least)]
         given: list[tuple[list[Value], int | None]] = [
             ([below[name]], 1),
@@ -106,10 +111,13 @@ def _odd_shapes(experiment: Experiment) -> tuple[ShapeBinding, ...]:
         choices = [n for n in range(1, _CHOICES_END) if _inside(experiment, {**around, name: n})]
         for choice in choices if len(choices) <= _CHOICES else ():
             alone += _alone(experiment, around, name, [choice])
+            if base[name] in choices:
+                alone += _alone(experiment, below, name, [choice])
     square = _equal(experiment, base, sizes) if len(sizes) > 1 else []
     if len(sizes) > 2:
         for pair in combinations(sizes[:_MOST_ALONE], 2):
             square += _equal(experiment, next(bases), pair)
+    alone += _proportional(experiment, base, sizes)
     unique = {str(ShapeBinding(symbols)): symbols for symbols in (*found, *alone, *square)}
     return tuple(ShapeBinding(symbols) for symbols in unique.values() if symbols not in known)
 
@@ -187,6 +195,19 @@ def _equal(
     return _fitting(experiment, base, shapes)
 
 
+def _proportional(
+    experiment: Experiment, base: Mapping[str, Value], names: Sequence[str]
+) -> list[dict[str, Value]]:
+    """``base`` with its larger sizes less by one factor, for kernels with a path for a ratio."""
+    large = {name: int(base[name]) for name in names if int(base[name]) >= _SCALED}
+    common = gcd(*large.values())
+    shapes = (
+        {**base, **{name: size // common * part for name, size in large.items()}}
+        for part in (_below(common) if len(large) > 1 else ())
+    )
+    return _fitting(experiment, base, shapes)
+
+
 def _fitting(
     experiment: Experiment, base: Mapping[str, Value], shapes: Iterable[dict[str, Value]]
 ) -> list[dict[str, Value]]:
@@ -226,7 +247,8 @@ def _far(
 ) -> list[dict[str, Value]]:
     """The shape with one size far above the known ones and the others small, if it is larger.
 
-    Where the domain ends before the next doubling, the size is about the largest that it allows.
+    Where the domain ends before the next doubling, the size is about the largest that it allows,
+    and again the very largest.
     """
     largest = max(int(symbols[name]) for symbols in known)
     symbols: Mapping[str, Value] | None = _raised(experiment, small, name, largest)
@@ -243,7 +265,9 @@ def _far(
         return []
     least = max(largest, int(symbols[name]) // 2)
     sizes = [size for size in _at(experiment, symbols, name, _FAR) if size > least]
-    return [{**symbols, name: _first(experiment, symbols, name, sizes)}]
+    found = [{**symbols, name: _first(experiment, symbols, name, sizes)}]
+    beyond = int(symbols[name]) + _step(experiment, symbols, name)
+    return found if _raised(experiment, symbols, name, beyond) else [*found, dict(symbols)]
 
 
 def _raised(

@@ -14,13 +14,14 @@ def shapes(name: str) -> list[dict]:
 
 def test_they_are_just_below_tiny_larger_far_larger_and_alone_at_each_remainder() -> None:
     found = shapes("silu_and_mul")
-    assert found[:7] == [
+    assert found[:8] == [
         {"tokens": 7, "d": 4079},
         {"tokens": 1, "d": 1},
         {"tokens": 34, "d": 6914},
         {"tokens": 58276, "d": 6},
         {"tokens": 58276, "d": 1},
         {"tokens": 6, "d": 32740},
+        {"tokens": 6, "d": 32768},
         {"tokens": 1, "d": 32740},
     ]
     assert [one["tokens"] for one in found[7:] if one["d"] == 4096] == [7, 34, 36, 1, 6, 40, 48]
@@ -136,6 +137,8 @@ def test_far_is_up_to_the_end_of_the_domain(tmp_path) -> None:
     found = gemm(tmp_path)
     assert {"m": 6, "n": 676, "k": 6, "lda": 6, "b": 6} in found
     assert {"m": 1, "n": 676, "k": 1, "lda": 1, "b": 1} in found, "the others as small as may be"
+    assert {"m": 6, "n": 700, "k": 6, "lda": 6, "b": 6} in found, "at the very end, too"
+    assert max(one["m"] for one in found) % 32 == 4, "which memory bounds, not the domain"
 
 
 def test_a_fifth_size_is_far_larger_and_alone_at_some_values(tmp_path) -> None:
@@ -151,3 +154,9 @@ def test_a_size_of_few_values_has_each_alone_and_its_largest_beside_small_ones(t
     base = {"m": 32, "n": 32, "k": 64, "lda": 64}
     assert {one["b"] for one in found if one == {**base, "b": one["b"]}} == {1, 2, 3, 4, 6, 7}
     assert {"m": 6, "n": 6, "k": 6, "lda": 6, "b": 7} in found
+    below = {"m": 31, "n": 31, "k": 47, "lda": 47}
+    assert {one["b"] for one in found if one == {**below, "b": one["b"]}} >= {1, 2, 4, 5, 6, 7}
+
+
+def test_larger_sizes_are_also_less_by_one_factor(tmp_path) -> None:
+    assert {"m": 31, "n": 31, "k": 62, "lda": 62, "b": 5} in gemm(tmp_path)
