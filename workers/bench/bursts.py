@@ -30,7 +30,8 @@ class Burst:
     In a ``mixed`` burst the set to inspect holds other inputs than the rest.
     ``timed`` bursts give samples; ``raced`` ones, warm-up included, tell whether a candidate is
     surely slower than a cut-off. With ``keep_outputs`` nothing is poisoned before. With ``late``
-    the last launch finds its memory written late.
+    the last launch finds its memory written late. With ``forgets`` a processor has forgotten before
+    which way the kernel's branches went.
     """
 
     order: tuple[int, ...]
@@ -42,6 +43,7 @@ class Burst:
     exact: bool = False
     mixed: bool = False
     late: LateWrite | None = None
+    forgets: bool = False
 
 
 def random_order(rotation: Rotation, rng: np.random.Generator) -> tuple[int, ...]:

@@ -42,6 +42,7 @@ from workers.bench.protocol import (
 from workers.channel import Channel, ChannelClosed
 from workers.comparison import Expected
 from workers.devices.port import (
+    BranchPredictor,
     BufferSets,
     DeviceBackend,
     DeviceFailure,
@@ -141,6 +142,8 @@ class _Server:
     def _run_burst(self, request: RunBurst) -> tuple[Reply, list[bytes]]:
         launchable, buffer_sets = self._launchables[request.launchable]
         buffer_sets.restore(request.restored, request.poison, request.other)
+        if request.forgets and isinstance(self._device, BranchPredictor):
+            self._device.forget_branches()
         began = time.perf_counter_ns()
         times = launchable.burst(request.order, self._mark, request.late)
         host_ns = float(time.perf_counter_ns() - began)

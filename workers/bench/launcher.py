@@ -198,6 +198,7 @@ class Launcher:
             decoy_sets=() if burst.keep_outputs else self._decoy(key, burst),
             other=other,
             late=burst.late,
+            forgets=burst.forgets,
         )
 
     def _bound(self, loaded: LoadedCandidate, key: StagingKey) -> int:

@@ -114,8 +114,9 @@ class RunBurst:
     earlier launches left. Outputs that are ``expected`` are compared in the child, others are
     returned. One set may hold ``other`` contents during this burst. With ``late`` the last launch
     finds its memory written late. With ``changed_only`` outputs that equal those of the
-    launchable's last such burst are named in the answer, but not sent. Answered by
-    :class:`BurstReply`, with the device's state if ``read_telemetry``.
+    launchable's last such burst are named in the answer, but not sent. With ``forgets`` a processor
+    first forgets what it has learnt of branches. Answered by :class:`BurstReply`, with the device's
+    state if ``read_telemetry``.
 
     Each launch may take ``deadline`` seconds, to which the supervisor holds it.
     """
@@ -133,6 +134,7 @@ class RunBurst:
     other: OtherContents | None = None
     late: LateWrite | None = None
     changed_only: bool = False
+    forgets: bool = False
 
     @property
     def restored(self) -> tuple[int, ...]:

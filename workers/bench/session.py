@@ -145,9 +145,14 @@ class BenchSession:
         bursts = [Burst((target,), inspect=target) for target in targets]
         deque(self._checked(loaded, case, bursts), maxlen=0)
 
-    def time_single_launch(self, loaded: LoadedCandidate, case: VerificationCase) -> float:
-        """Nanoseconds of one checked launch on a case's inputs."""
-        asked, seen = self._single(loaded, case.shape, case.contents, case.expected)
+    def time_single_launch(
+        self, loaded: LoadedCandidate, case: VerificationCase, *, forgets: bool = False
+    ) -> float:
+        """Nanoseconds of one checked launch on a case's inputs.
+
+        With ``forgets`` the device has forgotten before which way the kernel's branches went.
+        """
+        asked, seen = self._single(loaded, case.shape, case.contents, case.expected, forgets)
         self._check(case, asked, seen)
         return seen.times[0]
 
@@ -157,13 +162,15 @@ class BenchSession:
         baseline: LoadedCandidate,
         like: VerificationCase,
         contents: Contents,
+        *,
+        forgets: bool = False,
     ) -> FirstLaunch:
         """One launch on other contents, checked against the baseline.
 
         The baseline runs second, so that its answer is in no memory before.
         """
         (asked, seen), (_, other) = (
-            self._single(each, like.shape, contents, {}) for each in (loaded, baseline)
+            self._single(each, like.shape, contents, {}, forgets) for each in (loaded, baseline)
         )
         assert other.inspection is not None
         wanted = agreeing(like, contents, other.inspection, self._named(like.shape))
@@ -316,13 +323,14 @@ class BenchSession:
         shape: int,
         contents: Contents,
         expected: Mapping[str, Expected],
+        forgets: bool,
     ) -> tuple[RunBurst, BurstResult]:
         """One inspected launch on contents that are written twice, now from the page cache."""
         key = shape, False
         target = self._next_set(loaded, key, None)
         self._shapes.refill(key, contents)
         self._shapes.refill(key, contents)
-        burst = Burst((target,), inspect=target)
+        burst = Burst((target,), inspect=target, forgets=forgets)
         (one,) = self._launcher.run(loaded, shape, [burst], expected)
         return one
 

@@ -257,6 +257,14 @@ class RepeatingLaunchable(Protocol):
 
 
 @runtime_checkable
+class BranchPredictor(Protocol):
+    """A device backend whose device predicts branches: a processor."""
+
+    def forget_branches(self) -> None:
+        """Let it forget which way the branches of kernels went."""
+
+
+@runtime_checkable
 class EnergyMeter(Protocol):
     """A device backend that measures energy."""
 

@@ -5,12 +5,16 @@ outputs. One that leaves its work to another launch may do nothing in most of th
 timing is compared with single launches on the timed contents, and these with single launches on new
 contents. Each of them is also checked for its answer. One that changes what the device reports is
 found out by another clock.
+
+A processor remembers, too: which way each branch of a kernel went on inputs that it meets again. So
+where a kernel is slower on new inputs, both are launched once more after the processor has
+forgotten. A kernel that is then no faster on known inputs is honest, and its samples are corrected.
 """
 
 import itertools
 import math
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,7 +59,7 @@ class FirstLaunch:
 
 
 @dataclass(frozen=True, slots=True)
-class _Turn:
+class Turn:
     """Launches one after the other: on known inputs, on new ones, and the baseline's on known."""
 
     known_ns: float
@@ -66,6 +70,9 @@ class _Turn:
 @dataclass(frozen=True, slots=True)
 class Accepted:
     """The samples to believe, and how their kernel fares on inputs that it never saw.
+
+    Where a processor's branches alone make it slower there, the samples are as much longer as it
+    is, beside the baseline.
 
     ``unseen`` is the time of a single launch on such inputs ÷ that on the timed ones; ``None`` if
     no inputs could be new.
@@ -84,6 +91,7 @@ def accept_or_retime(
     baseline_known: Callable[[], float],
     overhead_ns: Callable[[], float],
     unreported_ns: Callable[[], float],
+    forgotten: Iterable[Turn] = (),
 ) -> Accepted:
     """The samples, or those of a repeated timing that no single launch contradicts.
 
@@ -102,18 +110,20 @@ def accept_or_retime(
         overhead_ns: by how much a single launch of the baseline exceeds its timing.
         unreported_ns: what passed per launch of the last timings on the host's clock but not on the
             device's, less the baseline's.
+        forgotten: turns in which each launch finds branches forgotten; none where a device predicts
+            no branches.
 
     Raises:
         DeviceFailure: single launches were slower each time.
     """
-    doubts = _Doubts(known, new, baseline_known, overhead_ns, unreported_ns)
+    doubts = _Doubts(known, new, baseline_known, overhead_ns, unreported_ns, forgotten)
     if not (doubts.unreported(samples) or doubts.slower(samples)):
-        return Accepted(samples, doubts.unseen)
+        return doubts.accepted(samples)
     for turn in itertools.count(1):
         samples = again()
         clock = doubts.unreported(samples)
         if not (found := clock or doubts.slower(samples)):
-            return Accepted(samples, doubts.unseen)
+            return doubts.accepted(samples)
         if turn >= (CLOCK_TURNS if clock else TURNS):
             break
     raise DeviceFailure(Code.SLOWER_AGAIN, f"{found}, {turn} times in a row")
@@ -123,7 +133,7 @@ def accept_or_retime(
 class _Doubts:
     """What makes a timing suspicious, in words: see :func:`accept_or_retime`.
 
-    ``unseen`` is that of :class:`Accepted`.
+    ``unseen`` is that of :class:`Accepted`; ``slowed`` is by how much its samples are corrected.
     """
 
     known: Callable[[], float]
@@ -131,7 +141,15 @@ class _Doubts:
     baseline_known: Callable[[], float]
     overhead_ns: Callable[[], float]
     unreported_ns: Callable[[], float]
+    forgotten: Iterable[Turn]
     unseen: float | None = None
+    slowed: float = 1.0
+
+    def accepted(self, samples: list[float]) -> Accepted:
+        """The samples, corrected."""
+        if self.slowed > 1.0:
+            samples = [self.slowed * ns for ns in samples]
+        return Accepted(samples, self.unseen)
 
     def unreported(self, samples: Sequence[float]) -> str:
         """Whether more time passes on the host's clock than the device reports."""
@@ -149,22 +167,43 @@ class _Doubts:
             if (known_ns := min(known_ns, self.known())) < bound_ns:
                 break
         if found := self._contradiction(timed_ns, known_ns):
-            return found
+            return "" if self._only_branches(timed_ns, ()) else found
         for number, first in enumerate(itertools.islice(self.new, TIMES)):
             if not number:
                 self.unseen = first.own_ns / known_ns
             if first.own_ns <= (1 + REMEMBERED) * max(timed_ns, known_ns):
                 return ""
         # By turns, so that both had the same luck on a busy machine.
-        turns = [
-            _Turn(self.known(), first, self.baseline_known())
-            for first in itertools.islice(self.new, TIMES)
-        ]
-        if not turns:
+        if not (turns := self._turns()):
             return ""
         # One that remembers now and then may have done without each time: it is no faster then.
         known_ns = min(turn.known_ns for turn in turns)
-        return self._contradiction(timed_ns, known_ns) or _remembers(max(timed_ns, known_ns), turns)
+        least_ns = max(timed_ns, known_ns)
+        found = self._contradiction(timed_ns, known_ns) or _remembers(least_ns, turns)
+        return "" if found and self._only_branches(timed_ns, turns) else found
+
+    def _turns(self) -> list[Turn]:
+        return [
+            Turn(self.known(), first, self.baseline_known())
+            for first in itertools.islice(self.new, TIMES)
+        ]
+
+    def _only_branches(self, timed_ns: float, turns: Sequence[Turn]) -> bool:
+        """Whether known inputs take longer once branches are forgotten, and new ones no longer.
+
+        What the samples are then multiplied by follows from the ``turns``, taken here if there are
+        none: launches on new inputs as an application has them.
+        """
+        forgotten = list(itertools.islice(self.forgotten, TIMES))
+        if not forgotten or not (turns := turns or self._turns()):
+            return False
+        before, after = (statistics.median(t.known_ns for t in each) for each in (turns, forgotten))
+        new_ns = statistics.median(turn.first.own_ns for turn in forgotten)
+        noise_ns = max(REMEMBERED * after, _noise(forgotten, after))
+        if after <= (1 + REMEMBERED) * before or new_ns > after + noise_ns:
+            return False
+        self.slowed = max(1.0, _slowed(timed_ns, turns, self.overhead_ns()))
+        return True
 
     def _contradiction(self, timed_ns: float, known_ns: float) -> str:
         """Whether the quickest single launch on the timed contents contradicts the timing."""
@@ -179,7 +218,7 @@ def _bound_ns(timed_ns: float) -> float:
     return max(SINGLE * timed_ns, timed_ns + SINGLE_NS)
 
 
-def _remembers(least_ns: float, turns: Sequence[_Turn]) -> str:
+def _remembers(least_ns: float, turns: Sequence[Turn]) -> str:
     """Whether launches on new inputs take longer than ``least_ns`` by more than the noise."""
     new_ns = min(turn.first.own_ns for turn in turns)
     if new_ns <= least_ns + max(REMEMBERED * least_ns, _noise(turns, least_ns)):
@@ -188,7 +227,14 @@ def _remembers(least_ns: float, turns: Sequence[_Turn]) -> str:
     return f"remembers its inputs: a first launch on new ones took {more}"
 
 
-def _noise(turns: Sequence[_Turn], launch_ns: float) -> float:
+def _slowed(timed_ns: float, turns: Sequence[Turn], overhead_ns: float) -> float:
+    """How many times as long as timed launches take on new inputs, divided by the baseline's."""
+    own = (min(turn.first.own_ns for turn in turns) - overhead_ns) / timed_ns
+    known_ns = min(turn.baseline_known_ns for turn in turns)
+    return own / max(1.0, min(turn.first.baseline_ns for turn in turns) / known_ns)
+
+
+def _noise(turns: Sequence[Turn], launch_ns: float) -> float:
     """How much a launch of ``launch_ns`` varies, from launches of the baseline, in nanoseconds.
 
     By chance, or because its inputs are new. No more than it takes: a baseline that takes long may

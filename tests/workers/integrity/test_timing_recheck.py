@@ -14,6 +14,7 @@ from workers.integrity.timing_recheck import (
     TIMES,
     TURNS,
     FirstLaunch,
+    Turn,
     accept_or_retime,
     new_contents,
 )
@@ -103,6 +104,25 @@ def test_what_new_inputs_cost_the_baseline_they_may_cost_a_kernel() -> None:
     assert asked([4e3], [5.2e3], samples=[4e3] * 8, **branches) == 0
     with pytest.raises(DeviceFailure, match="remembers its inputs"):
         asked([4e3], [5.6e3], samples=[4e3] * 8, again=[4e3] * 8, **branches)
+
+
+def test_what_is_slower_for_its_branches_alone_is_believed_to_take_that_long() -> None:
+    def judged(forgotten_known_ns, baseline_new_ns=20e3):
+        return accept_or_retime(
+            TIMED,
+            lambda: TIMED,
+            known=lambda: 20e3,
+            new=itertools.repeat(FirstLaunch(50e3, baseline_new_ns)),
+            baseline_known=lambda: 20e3,
+            overhead_ns=lambda: 0.0,
+            unreported_ns=lambda: 0.0,
+            forgotten=itertools.repeat(Turn(forgotten_known_ns, FirstLaunch(52e3, 20e3), 20e3)),
+        )
+
+    assert judged(51e3).samples == [50e3] * 8
+    assert judged(51e3, baseline_new_ns=25e3).samples == [40e3] * 8, "the baseline takes longer too"
+    with pytest.raises(DeviceFailure, match="remembers its inputs"):
+        judged(21e3)
 
 
 def test_how_much_longer_the_first_launch_on_new_inputs_takes_is_told() -> None:

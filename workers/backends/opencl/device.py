@@ -19,6 +19,7 @@ from tuner.experiment.arguments import item_bytes
 from tuner.experiment.model import Cache
 from tuner.plan import Binary, CellPlan, KernelStep, MemsetStep, Scratch
 from tuner.trial import Code
+from workers.backends.opencl.branches import BranchHistory
 from workers.backends.opencl.memory import (
     Bytes,
     DeviceRegion,
@@ -79,7 +80,8 @@ class OpenCLDevice:
             self.queue = cl.CommandQueue(
                 self.context, properties=cl.command_queue_properties.PROFILING_ENABLE
             )
-            self.locals = LocalMemory(cl, self.context, self.queue, self.device.multiprocessors)
+            shared = (cl, self.context, self.queue, self.device.multiprocessors)
+            self.locals, self._branches = LocalMemory(*shared), BranchHistory(*shared)
 
     def rotation(self, size: int, cache: Cache, warmup: int, repeats: int) -> Rotation:
         """Cold rotates over twice the last-level cache, within a cap; hot restores each launch."""
@@ -88,6 +90,11 @@ class OpenCLDevice:
         wanted = min(2 * self.device.l2_bytes, _COLD_BYTES)
         sets = max(2, min(_COLD_SETS, -(-wanted // max(size, 1))))
         return Rotation(sets=sets, warmup=-(-warmup // sets), bursts=-(-repeats // sets))
+
+    def forget_branches(self) -> None:
+        """Let the processor forget which way the branches of kernels went."""
+        with translated(self.cl):
+            self._branches.forget()
 
     def vitals(self) -> None:
         """``None``: OpenCL reports no clocks and temperatures."""
