@@ -32,7 +32,7 @@ from tuner.experiment.fields import PythonFunction
 from tuner.trial import Value
 from workers.channel import Channel, ChannelClosed
 from workers.confinement import Sandbox
-from workers.elements import is_float, suits_float32
+from workers.elements import is_float, numpy_dtype, suits_float32
 from workers.forking import ChildFailed
 from workers.heap import keep_freed_memory
 from workers.process import Child
@@ -207,7 +207,7 @@ def reference_outputs(
         elif argument.kind == "struct":
             call[argument.name] = _as_mapping(argument)
         elif argument.value is not None:
-            call[argument.name] = argument.value
+            call[argument.name] = _held(argument.value, argument.dtype)
     outputs = [a for a in arguments if a.is_output]
     narrow = [a.name for a in outputs if suits_float32(a)]
     answer = process.call(function, call, [*narrow, ""] if len(outputs) == len(narrow) else narrow)
@@ -227,13 +227,22 @@ def reference_outputs(
     }
 
 
+def _held(value: int | float, dtype: str) -> int | float:
+    """A scalar as its type holds it: an element that equals it does so for the reference, too."""
+    if not is_float(dtype):
+        return value
+    with np.errstate(over="ignore"):
+        return float(np.array(value).astype(numpy_dtype(dtype)))
+
+
 def _as_mapping(argument: ResolvedArgument) -> dict[str, Any] | NDArray[np.uint8]:
     """A struct for the reference: its fields by name, or its raw bytes."""
     if not argument.fields:
         return np.frombuffer(bytes.fromhex(argument.contents), np.uint8)
     return {
-        field.name: field.values[0] if len(field.values) == 1 else list(field.values)
+        field.name: held[0] if len(held) == 1 else held
         for field in argument.fields
+        for held in ([_held(value, field.dtype) for value in field.values],)
     }
 
 

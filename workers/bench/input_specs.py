@@ -12,6 +12,7 @@ from tuner.plan import CellPlan
 from workers.bench.preparation import Preparation
 from workers.constants import not_constant
 from workers.distributions import NARROWER, WIDE, Distribution
+from workers.elements import is_float
 from workers.inputs import applies, stream
 
 REFERENCE_ELEMENTS = 1 << 24
@@ -81,6 +82,15 @@ class InputSpec:
     def wide(self) -> bool:
         """Whether results may not be finite though the inputs are."""
         return self.other_sign or self.distribution in WIDE
+
+    def shares(self, argument: ResolvedArgument) -> bool:
+        """Whether the argument holds some numbers of others.
+
+        Integers also on odd shapes: where they are searched for, a tail holds some. Equal floats
+        there might make results that are not finite.
+        """
+        odd = self.odd_shape and self.distribution in ("default", "outliers")
+        return self.distribution == "few" or bool(odd and not is_float(argument.dtype))
 
     def stream_key(self, argument: str) -> str:
         """The key of an argument's random stream."""

@@ -30,6 +30,7 @@ from workers.bench.preparation import Preparation
 from workers.bench.protocol import RunBurst
 from workers.bench.supervisor import ChildLost, Supervisor
 from workers.bounds import magnitude, output_bound
+from workers.common_numbers import with_common_numbers
 from workers.comparison import Expected
 from workers.constants import not_constant
 from workers.device_lock import PATIENCE_SECONDS, DeviceLock
@@ -37,7 +38,7 @@ from workers.devices.port import DeviceFailure
 from workers.devices.staging import staged
 from workers.elements import dtype_name, is_float, to_storage
 from workers.groups import group_source
-from workers.inputs import PythonFill, fill, flipped, stream
+from workers.inputs import PythonFill, fill, flipped, is_foreign, stream
 from workers.integrity.launch_checks import VerificationCase, damaged, rejected
 from workers.reference import ReferencePool, reference_outputs, rounding_errors
 
@@ -277,8 +278,9 @@ class Oracle:
 
     def _inputs(self, shape: int, spec: InputSpec) -> dict[str, NDArray[Any]]:
         """Dense contents of every ``in``, ``constant`` and ``inout`` argument."""
-        found = {}
-        for given in (a for a in self._arguments[shape] if a.is_input):
+        found: dict[str, NDArray[Any]] = {}
+        given_inputs = (a for a in self._arguments[shape] if a.is_input)
+        for given in sorted(given_inputs, key=lambda a: not is_foreign(a)):
             argument = not_constant(given) if spec.varied else given
             labels = (shape, argument.name)
             rng = stream(self._setup.secret, spec.stream_key(argument.name), *labels)
@@ -288,6 +290,9 @@ class Oracle:
             values = fill(argument, rng, distribution, self.python_fill(shape))
             if spec.flip:
                 values = flipped(values, argument, stream(self._setup.secret, "flip", *labels))
+            if spec.shares(argument):
+                rng = stream(self._setup.secret, "common", spec.key, *labels)
+                values = with_common_numbers(values, argument, found, self._arguments[shape], rng)
             found[argument.name] = values
         return found
 

@@ -1,0 +1,66 @@
+"""Numbers that several arguments hold: kernels find them, count them, or have a path for them.
+
+A search finds what it looks for, and an element is exactly a threshold: where each argument is
+drawn for itself, that hardly happens.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tuner.experiment.arguments import IntegerRange, ResolvedArgument
+from workers.elements import is_float, numpy_dtype
+from workers.inputs import independent
+
+_SHARE = 0.25
+"""Elements of an array that other arguments hold too."""
+
+
+def with_common_numbers(
+    contents: NDArray[Any],
+    argument: ResolvedArgument,
+    others: Mapping[str, NDArray[Any]],
+    arguments: Sequence[ResolvedArgument],
+    rng: np.random.Generator,
+) -> NDArray[Any]:
+    """Drawn contents of which some elements are numbers of other arguments, within the range.
+
+    Of an array with the same rows they come from the same row.
+
+    Args:
+        contents: of one argument.
+        argument: that one.
+        others: contents of other arguments, by name.
+        arguments: all of the shape, for their scalars.
+        rng: chooses elements and numbers.
+    """
+    if not independent(argument):
+        return contents
+    sources = [other for other in others.values() if other.dtype == contents.dtype and other.size]
+    floating = is_float(argument.dtype)
+    scalars = [a.value for a in arguments if a.kind == "scalar" and is_float(a.dtype) == floating]
+    if numbers := [value for value in scalars if value is not None]:
+        with np.errstate(over="ignore"):
+            sources.append(np.array(numbers).astype(numpy_dtype(argument.dtype)))
+    found = contents
+    for source in sources:
+        if source.ndim > 1 and source.shape[:-1] == found.shape[:-1]:
+            columns = rng.integers(source.shape[-1], size=found.shape)
+            taken = np.take_along_axis(source, columns, -1)
+        else:
+            taken = rng.choice(source.reshape(-1), found.shape)
+        chosen = (rng.random(found.shape) < _SHARE / len(sources)) & _allowed(taken, argument)
+        found = np.where(chosen, taken, found)
+    return found
+
+
+def _allowed(values: NDArray[Any], argument: ResolvedArgument) -> NDArray[np.bool_]:
+    """Which values the argument may hold."""
+    fill = argument.fill
+    limits = (fill.lo, fill.hi) if isinstance(fill, IntegerRange) else argument.range
+    if limits is None:
+        return np.isfinite(values) if is_float(argument.dtype) else np.ones(values.shape, np.bool_)
+    found: NDArray[np.bool_] = (limits[0] <= values) & (values <= limits[1])
+    return found
