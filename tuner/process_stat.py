@@ -20,8 +20,18 @@ class ProcessStat:
 
 def process_stat(pid: int) -> ProcessStat | None:
     """What is known of a process; ``None`` if there is none of this number."""
+    return _stat(Path(f"/proc/{pid}/stat"))
+
+
+def running_threads(pid: int) -> set[int]:
+    """The threads of a process that run, or would if a processor were free; none if it is gone."""
+    found = {path: _stat(path) for path in Path(f"/proc/{pid}/task").glob("*/stat")}
+    return {int(path.parent.name) for path, stat in found.items() if stat and stat.state == "R"}
+
+
+def _stat(path: Path) -> ProcessStat | None:
     try:
-        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        text = path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
     name, _, rest = text.partition("(")[2].rpartition(")")

@@ -295,6 +295,8 @@ class BenchSession:
         while launches < measure.at_most and not precise_enough(samples, measure.until):
             run([another_burst(order, self._rng)])
             launches += len(order)
+        if self._prep.device.is_cpu:
+            self._server.expect_idle()
         self._bounds.refuse(case.shape, cache, rotation, statistics.median(samples))
         return samples
 

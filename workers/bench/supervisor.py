@@ -18,6 +18,7 @@ from tuner.trial import Code
 from workers.backends.registry import module_of, preloaded_modules
 from workers.bench import protocol
 from workers.bench.deadlines import Deadlines
+from workers.bench.idleness import keeps_running
 from workers.channel import Frame
 from workers.confinement import device_sandbox
 from workers.devices.port import DeviceFailure, Inspection, Rotation, Staged
@@ -256,6 +257,13 @@ class Supervisor:
     def flush(self) -> None:
         """Carry out now what waits for the next request."""
         self._ask((), self._deadlines.control)
+
+    def expect_idle(self) -> None:
+        """Check that no thread of the child runs on after its launches; raises a sticky failure."""
+        if self.pid is not None and keeps_running(self.pid):
+            self._child.kill()
+            detail = "a thread goes on with work after its launch has ended"
+            raise DeviceFailure(Code.HANG, detail, sticky=True)
 
     def _with_inspection(self, one: protocol.RunBurst, seen: BurstResult) -> BurstResult:
         """The result with the inspection that the child was not told of before."""
