@@ -422,7 +422,9 @@ def test_interrupted_and_stopped_it_loses_and_repeats_no_trial(
     result, errors = process.communicate(timeout=60)
     assert process.returncode == 0, errors
     assert "starting Ray" not in errors
-    assert f"then {396 - len(first)} of 396 configurations" in errors
+    left = f"{396 - len(first)} of 396 configurations"
+    # On a machine that was busy while the baseline was timed, not all are promised.
+    assert re.search(f"baseline: .*; then ({left}|searching and confirming within)", errors)
     assert re.match("kernelwright: outcome=.* speedup=[0-9]", result.strip().splitlines()[-1])
     assert [f.reason for f in RunView.open(run).facts() if f.kind == "search.ended"] == ["stopped"]
     second = finished(run)
