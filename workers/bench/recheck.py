@@ -1,7 +1,7 @@
 """The timing recheck of one candidate, composed of single launches in its session."""
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 
@@ -10,11 +10,9 @@ from workers.bench.launcher import LoadedCandidate
 from workers.bench.preparation import Preparation
 from workers.bench.session import BenchSession
 from workers.inputs import can_renew
-from workers.integrity.launch_checks import Contents
 from workers.integrity.timing_recheck import (
     Accepted,
     FirstLaunch,
-    Turn,
     accept_or_retime,
     new_contents,
 )
@@ -66,14 +64,8 @@ def recheck_timing(
 
     common = () if unique_inputs and renewable else (on_common_inputs,)
 
-    def forgotten(renewed: Iterator[Contents]) -> Iterator[Turn]:
-        """Turns on a processor that has forgotten each time which way branches went."""
-        for one in renewed if prep.device.is_cpu else ():
-            own, other = (
-                session.time_single_launch(each, first, forgets=True) for each in (loaded, baseline)
-            )
-            new = session.time_on_new_inputs(loaded, baseline, last, one, forgets=True)
-            yield Turn(own, new, other)
+    def forgotten() -> float:
+        return session.time_single_launch(loaded, first, forgets=True)
 
     with new_contents(renewable, first.contents, rng, prep.python_fill(shape)) as renewed:
         return accept_or_retime(
@@ -87,5 +79,5 @@ def recheck_timing(
             baseline_known=lambda: session.time_single_launch(baseline, first),
             overhead_ns=lambda: session.single_launch_overhead_ns(baseline, first),
             unreported_ns=lambda: loaded.unreported_more(baseline, shape),
-            forgotten=forgotten(renewed),
+            forgotten=forgotten if prep.device.is_cpu else None,
         )

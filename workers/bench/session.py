@@ -162,15 +162,13 @@ class BenchSession:
         baseline: LoadedCandidate,
         like: VerificationCase,
         contents: Contents,
-        *,
-        forgets: bool = False,
     ) -> FirstLaunch:
         """One launch on other contents, checked against the baseline.
 
         The baseline runs second, so that its answer is in no memory before.
         """
         (asked, seen), (_, other) = (
-            self._single(each, like.shape, contents, {}, forgets) for each in (loaded, baseline)
+            self._single(each, like.shape, contents, {}) for each in (loaded, baseline)
         )
         assert other.inspection is not None
         wanted = agreeing(like, contents, other.inspection, self._named(like.shape))
@@ -325,7 +323,7 @@ class BenchSession:
         shape: int,
         contents: Contents,
         expected: Mapping[str, Expected],
-        forgets: bool,
+        forgets: bool = False,
     ) -> tuple[RunBurst, BurstResult]:
         """One inspected launch on contents that are written twice, now from the page cache."""
         key = shape, False

@@ -7,14 +7,14 @@ contents. Each of them is also checked for its answer. One that changes what the
 found out by another clock.
 
 A processor remembers, too: which way each branch of a kernel went on inputs that it meets again. So
-where a kernel is slower on new inputs, both are launched once more after the processor has
-forgotten. A kernel that is then no faster on known inputs is honest, and its samples are corrected.
+a kernel that is slower on new inputs is launched on known ones after the processor has forgotten.
+If that explains most of it, the samples are corrected to what the kernel takes on new inputs.
 """
 
 import itertools
 import math
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,6 +48,8 @@ CLOCK_TURNS = 12
 contain several that are independent."""
 TIMES = 5
 """Single launches whose fastest counts, for kernels whose time varies."""
+BRANCHES = 0.5
+"""Share of what new inputs cost that forgotten branches must explain: few are still known then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,7 @@ class FirstLaunch:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class _Turn:
     """Launches one after the other: on known inputs, on new ones, and the baseline's on known."""
 
     known_ns: float
@@ -91,7 +93,7 @@ def accept_or_retime(
     baseline_known: Callable[[], float],
     overhead_ns: Callable[[], float],
     unreported_ns: Callable[[], float],
-    forgotten: Iterable[Turn] = (),
+    forgotten: Callable[[], float] | None = None,
 ) -> Accepted:
     """The samples, or those of a repeated timing that no single launch contradicts.
 
@@ -110,8 +112,8 @@ def accept_or_retime(
         overhead_ns: by how much a single launch of the baseline exceeds its timing.
         unreported_ns: what passed per launch of the last timings on the host's clock but not on the
             device's, less the baseline's.
-        forgotten: turns in which each launch finds branches forgotten; none where a device predicts
-            no branches.
+        forgotten: nanoseconds of one launch on the timed contents after the device has forgotten
+            which way branches went; ``None`` where it predicts none.
 
     Raises:
         DeviceFailure: single launches were slower each time.
@@ -141,7 +143,7 @@ class _Doubts:
     baseline_known: Callable[[], float]
     overhead_ns: Callable[[], float]
     unreported_ns: Callable[[], float]
-    forgotten: Iterable[Turn]
+    forgotten: Callable[[], float] | None
     unseen: float | None = None
     slowed: float = 1.0
 
@@ -182,25 +184,24 @@ class _Doubts:
         found = self._contradiction(timed_ns, known_ns) or _remembers(least_ns, turns)
         return "" if found and self._only_branches(timed_ns, turns) else found
 
-    def _turns(self) -> list[Turn]:
+    def _turns(self) -> list[_Turn]:
         return [
-            Turn(self.known(), first, self.baseline_known())
+            _Turn(self.known(), first, self.baseline_known())
             for first in itertools.islice(self.new, TIMES)
         ]
 
-    def _only_branches(self, timed_ns: float, turns: Sequence[Turn]) -> bool:
-        """Whether known inputs take longer once branches are forgotten, and new ones no longer.
+    def _only_branches(self, timed_ns: float, turns: Sequence[_Turn]) -> bool:
+        """Whether forgotten branches explain why new inputs, or single launches, take longer.
 
         What the samples are then multiplied by follows from the ``turns``, taken here if there are
         none: launches on new inputs as an application has them.
         """
-        forgotten = list(itertools.islice(self.forgotten, TIMES))
-        if not forgotten or not (turns := turns or self._turns()):
+        if self.forgotten is None or not (turns := turns or self._turns()):
             return False
-        before, after = (statistics.median(t.known_ns for t in each) for each in (turns, forgotten))
-        new_ns = statistics.median(turn.first.own_ns for turn in forgotten)
-        noise_ns = max(REMEMBERED * after, _noise(forgotten, after))
-        if after <= (1 + REMEMBERED) * before or new_ns > after + noise_ns:
+        known_ns = statistics.median(turn.known_ns for turn in turns)
+        new_ns = statistics.median(turn.first.own_ns for turn in turns)
+        forgotten_ns = statistics.median(self.forgotten() for _ in range(TIMES))
+        if forgotten_ns - known_ns <= max(REMEMBERED * known_ns, BRANCHES * (new_ns - known_ns)):
             return False
         self.slowed = max(1.0, _slowed(timed_ns, turns, self.overhead_ns()))
         return True
@@ -218,7 +219,7 @@ def _bound_ns(timed_ns: float) -> float:
     return max(SINGLE * timed_ns, timed_ns + SINGLE_NS)
 
 
-def _remembers(least_ns: float, turns: Sequence[Turn]) -> str:
+def _remembers(least_ns: float, turns: Sequence[_Turn]) -> str:
     """Whether launches on new inputs take longer than ``least_ns`` by more than the noise."""
     new_ns = min(turn.first.own_ns for turn in turns)
     if new_ns <= least_ns + max(REMEMBERED * least_ns, _noise(turns, least_ns)):
@@ -227,14 +228,14 @@ def _remembers(least_ns: float, turns: Sequence[Turn]) -> str:
     return f"remembers its inputs: a first launch on new ones took {more}"
 
 
-def _slowed(timed_ns: float, turns: Sequence[Turn], overhead_ns: float) -> float:
+def _slowed(timed_ns: float, turns: Sequence[_Turn], overhead_ns: float) -> float:
     """How many times as long as timed launches take on new inputs, divided by the baseline's."""
     own = (min(turn.first.own_ns for turn in turns) - overhead_ns) / timed_ns
     known_ns = min(turn.baseline_known_ns for turn in turns)
     return own / max(1.0, min(turn.first.baseline_ns for turn in turns) / known_ns)
 
 
-def _noise(turns: Sequence[Turn], launch_ns: float) -> float:
+def _noise(turns: Sequence[_Turn], launch_ns: float) -> float:
     """How much a launch of ``launch_ns`` varies, from launches of the baseline, in nanoseconds.
 
     By chance, or because its inputs are new. No more than it takes: a baseline that takes long may
