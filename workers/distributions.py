@@ -50,7 +50,8 @@ every exponent, denormals and zeros of both signs; integers of every length;
 ``lowest``, ``lower``, ``highest``, ``higher``: all near one end of the type, or less far from zero;
 integers so near to each other that floats do not tell them apart.
 ``farthest apart``, ``far apart``, ``sides apart``: each array has either one of :data:`APART`;
-``same``: one number throughout an array of integers, as if all fell into one bin;
+``same``: one number throughout an array of integers, as if all fell into one bin; under it and
+``ends`` normal floats are above zero, so that their sums do not cancel;
 ``tiny``: magnitudes :data:`TINY` times as great.
 ``assorted``: each row has one of :data:`ROWS`; the extremes of every second one are at its end.
 """

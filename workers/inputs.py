@@ -248,6 +248,11 @@ def _values(
     argument: ResolvedArgument, rng: np.random.Generator, distribution: Distribution
 ) -> NDArray[Any]:
     shape = argument.shape
+    plain = argument.fill == "normal" and argument.range is None and is_float(argument.dtype)
+    if plain and distribution in ("same", "ends"):
+        # A segment may hold all of them: their sum must not cancel.
+        above: NDArray[Any] = np.abs(_numbers(argument, rng, 1.0))
+        return above
     if not applies(argument, distribution):
         distribution = "default"
     if distribution in APART:

@@ -303,6 +303,14 @@ def test_all_integers_may_be_the_same(given) -> None:
     assert sorted(lengths)[-2:] == [0, 900]
 
 
+@pytest.mark.parametrize("distribution", ["same", "ends"])
+def test_normal_floats_beside_one_full_segment_are_above_zero(distribution) -> None:
+    values = drawn(argument(shape=(4096,)), distribution)
+    assert 0 <= values.min() < 0.1
+    assert values.max() > 2
+    assert drawn(argument(range=(-2.0, 2.0)), distribution).min() < 0
+
+
 def test_tiny_numbers_are_less_than_any_epsilon() -> None:
     assert 0 < np.abs(drawn(argument(), "tiny")).max() < 1e-12
     assert not applies(argument(dtype="float16"), "tiny")

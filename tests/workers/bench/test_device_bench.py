@@ -647,7 +647,7 @@ def test_an_odd_shape_that_takes_the_baseline_too_long_is_not_asked(tmp_path) ->
         """kernel void spin(global float *out, global const float *x, int n) {
     int i = get_global_id(0);
     if (i >= n) return;
-    volatile int left = i == 0 && n > 4096 ? 400000000 : 0;
+    volatile int left = i == 0 && n > 4096 ? 1600000000 : 0;
     while (left > 0) --left;
     out[i] = 2.0f * x[i];
 }
@@ -666,9 +666,9 @@ shapes: {domain: ["1 <= n", "n <= 8996"], tune: [{n: 1024}]}
 measure: {warmup: 1, repeats: 3, cache: hot}
 """
     )
-    laboratory = Laboratory(tmp_path / "experiment.yaml")
+    laboratory = Laboratory(tmp_path / "experiment.yaml", deadlines=Deadlines())
     try:
-        quick = (tmp_path / "spin.cl").read_text().replace("400000000", "0")
+        quick = (tmp_path / "spin.cl").read_text().replace("1600000000", "0")
         confirmed = laboratory.confirmed(laboratory.candidate(quick))
     finally:
         laboratory.close()
