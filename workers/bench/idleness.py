@@ -8,17 +8,19 @@ import time
 
 from tuner.process_stat import running_threads
 
-PATIENCE_SECONDS = 5.0
-"""A thread that runs at each look for so long does not end. Idle children are seen at once; on a
-busy machine one may wait for a processor to finish its last request."""
+LOOKS = 5000
+"""A thread that runs at each of so many looks does not end. Idle children are seen at once; on a
+busy machine one may wait for a processor to finish its last request. Counted, since where this
+process is stopped or waits, time passes without a look."""
 _POLL_SECONDS = 0.001
 
 
-def keeps_running(pid: int, patience: float = PATIENCE_SECONDS) -> bool:
-    """Whether one of a process's threads runs at each look for ``patience`` seconds."""
+def keeps_running(pid: int, looks: int = LOOKS) -> bool:
+    """Whether one of a process's threads runs at each of ``looks`` looks, a millisecond apart."""
     running = running_threads(pid)
-    ends = time.monotonic() + patience
-    while running and time.monotonic() < ends:
+    for _ in range(looks):
+        if not running:
+            return False
         time.sleep(_POLL_SECONDS)
         running &= running_threads(pid)
     return bool(running)

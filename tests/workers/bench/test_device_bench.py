@@ -23,7 +23,7 @@ from tuner.candidate import BASELINE
 from tuner.errors import EnvironmentProblem
 from tuner.results.notes import note_texts
 from tuner.trial import Code, Full, Measured, Rejected, Stage
-from workers.bench import trial_runner
+from workers.bench import supervisor, trial_runner
 from workers.bench.baseline_rejections import of_baseline
 from workers.bench.confirmation import Confirmation
 from workers.bench.deadlines import Deadlines
@@ -629,6 +629,19 @@ def test_a_shape_too_small_to_tell_is_no_reason_to_refuse(tmp_path) -> None:
         small = Laboratory(spec, secret=secret)
         small.close()
         assert isinstance(small.prepared.result, tuple), small.prepared.result
+
+
+def test_a_thread_that_outlives_its_launches_rejects_its_candidate_alone(
+    laboratory, monkeypatch
+) -> None:
+    good = laboratory.candidate(GOOD)
+    with monkeypatch.context() as patched:
+        patched.setattr(supervisor, "keeps_running", lambda pid: True)
+        outcome = laboratory.bench.run(good).outcome
+    assert isinstance(outcome, Rejected)
+    assert outcome.code is Code.HANG
+    assert "a thread goes on with work" in outcome.detail
+    assert isinstance(laboratory.bench.run(good).outcome, Measured)
 
 
 def test_a_crash_on_an_odd_shape_names_it(laboratory) -> None:

@@ -29,15 +29,16 @@ def waiting(code: str) -> Iterator[int]:
 @pytest.mark.parametrize("code", ["", PAUSES])
 def test_one_that_waits_does_not_keep_running(code: str) -> None:
     with waiting(code) as pid:
-        assert not keeps_running(pid, 60.0)
+        assert not keeps_running(pid)
 
 
 def test_one_whose_thread_works_on_keeps_running() -> None:
     with waiting(WORKS) as pid:
-        assert keeps_running(pid, 0.2)
+        # The thread waits for the lock of Python while the other one begins to read.
+        assert any(keeps_running(pid, 100) for _ in range(20))
 
 
 def test_one_that_has_ended_does_not() -> None:
     with waiting("") as pid:
         pass
-    assert not keeps_running(pid, 60.0)
+    assert not keeps_running(pid)
