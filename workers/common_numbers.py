@@ -44,15 +44,16 @@ def with_common_numbers(
     if numbers := [value for value in scalars if value is not None]:
         with np.errstate(over="ignore"):
             sources.append(np.array(numbers).astype(numpy_dtype(argument.dtype)))
-    found = contents
+    found = contents.copy()
     for source in sources:
+        places = np.nonzero(rng.random(found.shape, np.float32) < _SHARE / len(sources))
+        count = len(places[0])
         if source.ndim > 1 and source.shape[:-1] == found.shape[:-1]:
-            columns = rng.integers(source.shape[-1], size=found.shape)
-            taken = np.take_along_axis(source, columns, -1)
+            taken = source[(*places[:-1], rng.integers(source.shape[-1], size=count))]
         else:
-            taken = rng.choice(source.reshape(-1), found.shape)
-        chosen = (rng.random(found.shape) < _SHARE / len(sources)) & _allowed(taken, argument)
-        found = np.where(chosen, taken, found)
+            taken = rng.choice(source.reshape(-1), count)
+        allowed = _allowed(taken, argument)
+        found[tuple(axis[allowed] for axis in places)] = taken[allowed]
     return found
 
 
