@@ -276,6 +276,7 @@ def with_specials(
             chosen[here], names[here] = True, number
         else:
             chosen[here] |= rng.random(chosen[here].size) < 0.5
+            chosen[here.start] = True  # which begins a row
     found: NDArray[Any] = np.where(chosen, table[names], values.reshape(-1)).reshape(values.shape)
     return found
 

@@ -338,6 +338,14 @@ def test_some_specials_fill_rows_and_some_come_in_a_row(rows) -> None:
     assert np.isneginf(special).all(axis=1).any() == (rows > 1)
 
 
+@pytest.mark.parametrize("secret", range(8))
+def test_a_row_that_is_not_full_of_specials_begins_with_one(secret) -> None:
+    rows = drawn(argument(specials=("-inf",), shape=(16, 64)), "specials", secret=secret)
+    full = np.isneginf(rows).all(axis=1)
+    half = (np.isneginf(rows).mean(axis=1) > 0.2) & ~full
+    assert np.isneginf(rows[half, 0]).any()
+
+
 def test_integers_include_both_ends() -> None:
     given = argument(IntegerRange(lo=3, hi=5), "int32")
     assert set(np.unique(drawn(given))) == {3, 4, 5}
