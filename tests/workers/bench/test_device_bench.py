@@ -631,17 +631,17 @@ def test_a_shape_too_small_to_tell_is_no_reason_to_refuse(tmp_path) -> None:
         assert isinstance(small.prepared.result, tuple), small.prepared.result
 
 
-def test_a_thread_that_outlives_its_launches_rejects_its_candidate_alone(
-    laboratory, monkeypatch
-) -> None:
-    good = laboratory.candidate(GOOD)
-    with monkeypatch.context() as patched:
-        patched.setattr(supervisor, "keeps_running", lambda pid: True)
-        outcome = laboratory.bench.run(good).outcome
-    assert isinstance(outcome, Rejected)
-    assert outcome.code is Code.HANG
-    assert "a thread goes on with work" in outcome.detail
-    assert isinstance(laboratory.bench.run(good).outcome, Measured)
+def test_a_thread_that_outlives_its_launches_rejects_its_candidate_alone(monkeypatch) -> None:
+    # With a bench of its own: no baseline is checked in a new child before the candidate.
+    with closing(Laboratory(AFFINE)) as fresh:
+        good = fresh.candidate(GOOD)
+        with monkeypatch.context() as patched:
+            patched.setattr(supervisor, "keeps_running", lambda pid: True)
+            outcome = fresh.bench.run(good).outcome
+        assert isinstance(outcome, Rejected)
+        assert outcome.code is Code.HANG
+        assert "a thread goes on with work" in outcome.detail
+        assert isinstance(fresh.bench.run(good).outcome, Measured)
 
 
 def test_a_crash_on_an_odd_shape_names_it(laboratory) -> None:
