@@ -15,7 +15,8 @@ kernel void product_float32(global float *c, global const float *a, global const
     for (int k = 0; k < n; ++k)
         for (int j = 0; j < 4; ++j) {
             const float4 right = vload4(j, b + k * n + column);
-            for (int i = 0; i < 4; ++i) sum[i][j] = fma((float4)(a[(row + i) * n + k]), right, sum[i][j]);
+            for (int i = 0; i < 4; ++i)
+                sum[i][j] = fma((float4)(a[(row + i) * n + k]), right, sum[i][j]);
         }
     for (int i = 0; i < 4; ++i)
         for (int j = 0; j < 4; ++j) vstore4(sum[i][j], j, c + (row + i) * n + column);
