@@ -251,8 +251,7 @@ def _values(
     plain = argument.fill == "normal" and argument.range is None and is_float(argument.dtype)
     if plain and distribution in ("same", "ends"):
         # A segment may hold all of them: their sum must not cancel.
-        above: NDArray[Any] = np.abs(_numbers(argument, rng, 1.0))
-        return above
+        return on_side(argument, _numbers(argument, rng, 1.0), 1)
     if not applies(argument, distribution):
         distribution = "default"
     if distribution in APART:

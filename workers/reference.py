@@ -239,11 +239,11 @@ def _as_mapping(argument: ResolvedArgument) -> dict[str, Any] | NDArray[np.uint8
     """A struct for the reference: its fields by name, or its raw bytes."""
     if not argument.fields:
         return np.frombuffer(bytes.fromhex(argument.contents), np.uint8)
-    return {
-        field.name: held[0] if len(held) == 1 else held
+    fields = {
+        field.name: [_held(value, field.dtype) for value in field.values]
         for field in argument.fields
-        for held in ([_held(value, field.dtype) for value in field.values],)
     }
+    return {name: held[0] if len(held) == 1 else held for name, held in fields.items()}
 
 
 def _is_array(value: object) -> bool:
