@@ -284,7 +284,8 @@ def test_the_device_compares_as_the_supervisor_does(rig, tmp_path, dtype, mode, 
         want[:6] = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0]
         got = want * (1 + rng.standard_normal(count) * 2e-3)
         got[6:12] = [np.inf, -np.inf, np.nan, 0.0, -0.0, 1e30]
-        got, want = got.astype(kind), want if wide else want.astype(kind)
+        with np.errstate(over="ignore"):  # the types of fewest bits end before 1e30
+            got, want = got.astype(kind), want if wide else want.astype(kind)
         if wide:
             want = want.astype(np.float64)
     elif wide:

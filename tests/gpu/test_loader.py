@@ -84,6 +84,8 @@ def test_a_graph_of_cupy_replays_it(kernel):
     close(cupy.asnumpy(arrays[0]), expected(*given))
 
 
+# Of PyTorch, which uses them itself.
+@pytest.mark.filterwarnings("ignore:.*torch[.]jit.*is deprecated:DeprecationWarning")
 def test_tensors_are_taken_eagerly_compiled_and_in_a_graph(kernel, operator):
     torch = pytest.importorskip("torch")
 
