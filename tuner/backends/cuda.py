@@ -79,13 +79,8 @@ CUDA = BackendTraits(
         ),
     },
     dependence_names=frozenset(
-        {
-            "cudaGridDependencySynchronize",
-            "cudaTriggerProgrammaticLaunchCompletion",
-            "griddepcontrol",
-        }
+        {"cudaGridDependencySynchronize", "cudaTriggerProgrammaticLaunchCompletion"}
     ),
-    inline_assembly=True,
     refuses_undefined_calls=False,
     equal_code_is_equal_kernel=True,
     compiles_at_first_launch=False,

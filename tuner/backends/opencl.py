@@ -75,7 +75,6 @@ OPENCL = BackendTraits(
         r"_cl_\w+|_*(?:pocl|POCL)_\w+|__spirv_\w+": _OUTSIDE,
     },
     dependence_names=frozenset(),
-    inline_assembly=False,
     refuses_undefined_calls=True,
     equal_code_is_equal_kernel=False,  # a binary changes with a macro that nothing reads
     compiles_at_first_launch=True,

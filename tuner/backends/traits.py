@@ -71,9 +71,7 @@ class BackendTraits:
     forbidden_patterns: Mapping[str, str]
     """The same by regular expression, matched against whole words."""
     dependence_names: frozenset[str]
-    """Words and instructions that only a kernel launched dependently may add."""
-    inline_assembly: bool
-    """Whether inline assembly is allowed, within the list of harmless instructions."""
+    """Words that only a kernel launched dependently may add."""
     refuses_undefined_calls: bool
     """Whether functions that are declared but not defined would be looked up in the process."""
 

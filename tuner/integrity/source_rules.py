@@ -44,8 +44,6 @@ _ATTRIBUTES = frozenset(
 )
 _ATTRIBUTE = ("__attribute__", "__attribute")
 _PRAGMA_OPERATORS = ("_Pragma", "__pragma")
-_ASM = frozenset({"asm", "__asm", "__asm__"})
-_CLOCK = "a kernel that reads a clock can tell when it is timed"
 _OUTSIDE = "it reaches code outside the kernel"
 
 _BUILTIN = re.compile(
@@ -58,21 +56,6 @@ _BUILTIN = re.compile(
     re.X,
 )
 
-_MNEMONICS = frozenset(
-    """abs activemask add addc and bar barrier bfe bfi bfind bmsk bra brev clz cnot copysign cos cp
-    cvt cvta div dp2a dp4a elect ex2 fence fma fns isspacep ld ldmatrix ldu lg2 lop3 mad mad24 madc
-    mapa match max mbarrier membar min mma mov movmatrix mul mul24 neg not or popc prefetch
-    prefetchu prmt rcp red redux rem rsqrt sad selp set setmaxnreg setp shf shfl shl shr sin slct
-    sqrt st stmatrix sub subc szext tanh testp vote wgmma xor""".split()
-)
-_STATEMENT = re.compile(
-    r"(?:^|[;{}\n\t])[\s{]*+(?:[\w$%=]++\s*+:(?!:)[\s{]*+)*+(?:@\s*+!?\s*+[\w$%]++\s++)?([A-Za-z]\w*)"
-)
-"""The instruction of a statement, behind its labels and its condition."""
-_BORROWED = "C"
-"""The constraint of an operand that is text: a variable's contents, which no rule here reads."""
-_ASM_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
-_CLOCKS = re.compile(r"%(?:clock|globaltimer|pm\d)\w*")
 _ESCAPE = re.compile(r"\\(?:x([0-9A-Fa-f]+)|u([0-9A-Fa-f]{4})|([0-7]{1,3})|(.))", re.S)
 _LETTERS = {"n": "\n", "t": "\t", "r": "\n", "v": " ", "f": " "}
 
@@ -90,9 +73,10 @@ _RESERVED = frozenset(
 def source_violations(experiment: Experiment, template: Template) -> tuple[str, ...]:
     """The rules that a template's source breaks, one message each; empty if it breaks none.
 
-    Checks names that reach outside the kernel, inline assembly, macros that change the meaning of
-    a parameter, a type or a keyword, and the entry's parameters against the experiment's
-    arguments. Includes are checked with each compile (:mod:`tuner.integrity.include_rules`).
+    Checks names that reach outside the kernel, macros that change the meaning of a parameter, a
+    type or a keyword, and the entry's parameters against the experiment's arguments. Includes are
+    checked with each compile (:mod:`tuner.integrity.include_rules`), and what inline assembly does
+    in what the compiler made of it (:mod:`tuner.integrity.binary_rules`).
     """
     kernel, file = experiment.kernel, template.source.name
     traits = traits_of(kernel.language)
@@ -118,7 +102,6 @@ def source_violations(experiment: Experiment, template: Template) -> tuple[str, 
             if traits.refuses_undefined_calls
             for reason in _undefined_functions(_without_literals(reading), before)
         ),
-        *(_assembly(experiment, readings, before) if traits.inline_assembly else ()),
         *_macros(code, template, experiment),
         *_signatures(experiment, template),
     )
@@ -209,52 +192,6 @@ def _undefined_functions(code: str, baseline: set[str]) -> Iterator[str]:
         begin = ends[place - 1] if place else 0
         if _DECLARES.fullmatch(code, begin, end) and not _NO_TYPES & set(code[begin:end].split()):
             yield f"{name} is declared but not defined: a kernel may not call into the process"
-
-
-def _assembly(experiment: Experiment, readings: Sequence[Line], before: set[str]) -> Iterator[str]:
-    """Instructions that are neither on the list nor in the baseline."""
-    baseline = spliced(experiment.kernel.source.text)
-    dependence = traits_of(experiment.kernel.language).dependence_names
-    refused = _refused_instructions(readings) - _refused_instructions(expanded(baseline))
-    for word in sorted(refused - (dependence & before)):
-        why = f": {_CLOCK}" if word.startswith("%") else ""
-        why = ": the text of a variable cannot be checked" if word == _BORROWED else why
-        yield f"inline assembly may not use '{word}'{why}"
-
-
-def _refused_instructions(readings: Sequence[Line]) -> set[str]:
-    """Instructions that are not on the list, and registers that hold a clock."""
-    found: set[str] = set()
-    for reading in readings:
-        for place, word in enumerate(reading):
-            if word in _ASM:
-                text = _ASM_COMMENT.sub(" ", _assembly_text(reading[place + 1 :]))
-                found.update(_CLOCKS.findall(text.replace("%%", "%")))
-                found.update(set(_STATEMENT.findall(text)) - _MNEMONICS)
-                found.update(_BORROWED for one in _constraints(reading[place + 1 :]) if "C" in one)
-    return found
-
-
-def _assembly_text(following: Line) -> str:
-    """The literals up to the first operand, as one."""
-    text = ""
-    for word in following:
-        if word[-1:] == '"' and len(word) > 1:
-            text += _ESCAPE.sub(_character, word[word.index('"') + 1 : -1])
-        elif text or word in _ASM or not (word == "(" or word.isidentifier()):
-            break
-    return text
-
-
-def _constraints(following: Line) -> Iterator[str]:
-    """The literals behind the first colon, up to the end of the statement."""
-    behind = False
-    for word in following:
-        behind |= word.startswith(":")
-        if word == ";" or word in _ASM:  # each word belongs to one statement: linear
-            return
-        if behind and word[-1:] == '"':
-            yield _ESCAPE.sub(_character, word)
 
 
 def _character(escape: re.Match[str]) -> str:

@@ -119,6 +119,11 @@ REACHES = {
     'asm(".global .v2 .b32 kept; st.global.b32 [kept], %0;" :: "r"(n));': "a variable that inline",
     'asm(".global.b32 kept; st.global.b32 [kept], %0;" :: "r"(n));': "a variable that inline",
     'asm(".global .b32 a, kept; st.global.b32 [kept], %0;" :: "r"(n));': "a variable that inline",
+    'asm("\\x67ridd" "epcontrol.wait;");': "griddepcontrol",
+    'asm("{ .extern /**/ .func (.param .b64 to) malloc (.param .b64 size); .param .b64 size, to; '
+    'call.uni (to), malloc, (size); }");': "the device's heap",
+    'asm("discard.global.L2 [%0], 128;" :: "l"(x));': "an instruction that discards",
+    'asm("discard/**/ .L2 [%0], 128;" :: "l"(x));': "an instruction that discards",
 }
 
 
@@ -198,6 +203,11 @@ DETOURS = {
     "behind spaces": 'asm volatile("{ .reg .pred p; setp.ne.s32 p, %1, 0; "'
     '"@ p st.global.u32 [%0], 7; }" :: "l"(table), "r"(n));',
     "assembly without a space": 'asm volatile("st.global.u32[%0],%1;" :: "l"(table), "r"(n));',
+    "behind a string that looks like a comment": """asm(".pragma \\"/*\\";"); *table = n;
+  asm(".pragma \\"*/\\";");""",
+    "behind a string that looks like an end": 'asm(".pragma \\"}\\";"); *table = n;',
+    "a store of a matrix": 'asm("{ .reg .f64 a; wmma.store.d.sync.aligned.row.m8n8k4.global.f64 "'
+    '"[%0], {a, a}, 8; }" :: "l"(table));',
     "a bulk reduction": 'asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 "'
     '"[%0], [%1], 16;" :: "l"(table), "r"(n));',
     "an atomic in shared memory": "__shared__ unsigned long long s; s = n; "

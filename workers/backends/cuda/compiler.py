@@ -25,6 +25,7 @@ from workers.backends.cuda.installation import REMEDY, cupy_problem
 from workers.backends.cuda.nvcc import CompilerOutput, compile_with_nvcc
 from workers.backends.cuda.precompiled import PrecompiledHeaders
 from workers.backends.cuda.ptx import (
+    code_of,
     lasting_variables,
     persists,
     reaches,
@@ -204,7 +205,8 @@ def _standard(build: Build) -> list[str]:
 
 
 def _binary(build: Build, began: float, made: CompilerOutput) -> Binary:
-    usage, sizes = usage_by_symbol(made.report, made.ptx), variable_bytes(made.ptx)
+    ptx = code_of(made.ptx)
+    usage, sizes = usage_by_symbol(made.report, ptx), variable_bytes(ptx)
     return Binary(
         build=build.digest,
         code=made.code,
@@ -212,15 +214,15 @@ def _binary(build: Build, began: float, made: CompilerOutput) -> Binary:
         symbols=(*made.entries.items(), *made.variables.items()),
         variable_bytes=tuple((n, sizes[s]) for n, s in made.variables.items() if s in sizes),
         compile_seconds=time.perf_counter() - began,
-        persists=persists(made.ptx),
-        reaches=reaches(made.ptx, made.variables.values()),
+        persists=persists(ptx),
+        reaches=reaches(ptx, made.variables.values()),
         lasting=tuple(
             (symbol, size)
-            for symbol, size in lasting_variables(made.ptx).items()
+            for symbol, size in lasting_variables(ptx).items()
             if symbol not in made.variables.values()  # which the bench writes
         ),
-        shares=shares(made.ptx),
-        synchronises=synchronises(made.ptx),
+        shares=shares(ptx),
+        synchronises=synchronises(ptx),
     )
 
 
@@ -229,8 +231,8 @@ def usage_by_symbol(report: str, ptx: str) -> Mapping[str, Usage]:
 
     Args:
         report: what ``ptxas -v`` printed.
-        ptx: the same program's PTX, which alone tells ``__launch_bounds__`` and how buffers are
-            accessed.
+        ptx: the same program's PTX, less its comments, which alone tells ``__launch_bounds__`` and
+            how buffers are accessed.
     """
     _, *parts = _ENTRY.split(report)
     symbols, texts = parts[::2], parts[1::2]

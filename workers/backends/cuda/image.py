@@ -21,6 +21,7 @@ from workers.backends.cuda.ptx import (
     Access,
     accesses,
     bounds,
+    code_of,
     parameter_bytes,
     persists,
     reaches,
@@ -133,6 +134,7 @@ def take(build: Build, capability: int) -> Binary | Rejected:
                 return found
             symbols[name] = found
     kernels, sizes = image.kernels or {}, image.variables or {}
+    text = None if image.text is None else code_of(image.text)
     return Binary(
         build=build.digest,
         code=data if image.text is None else image.text.encode() + b"\0",
@@ -143,10 +145,10 @@ def take(build: Build, capability: int) -> Binary | Rejected:
         ),
         compile_seconds=time.perf_counter() - began,
         # Machine code is not disassembled: assume what costs no more than a few resets.
-        persists=image.text is None or persists(image.text),
-        reaches=() if image.text is None else reaches(image.text),
-        shares=image.text is None or shares(image.text),
-        synchronises=image.text is None or synchronises(image.text),
+        persists=text is None or persists(text),
+        reaches=() if text is None else reaches(text),
+        shares=text is None or shares(text),
+        synchronises=text is None or synchronises(text),
     )
 
 
@@ -174,11 +176,12 @@ def _ptx(text: str) -> Image:
     target = _PTX_TARGET.search(text)
     if target is None:
         raise ValueError("is no cubin, no fatbin and no PTX")
+    code = code_of(text)
     return Image(
         kind="PTX",
         ptx=(int(target[1]),),
-        kernels=ptx_usage(text, _PTX_ENTRY.findall(text)),
-        variables=variable_bytes(text),
+        kernels=ptx_usage(code, _PTX_ENTRY.findall(code)),
+        variables=variable_bytes(code),
         text=text,
     )
 

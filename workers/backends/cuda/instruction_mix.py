@@ -7,8 +7,6 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 
-from workers.backends.cuda.ptx import uncommented
-
 _ENTRY = re.compile(r"\.(entry|func)\s+(?:\([^()]*\)\s*)?([\w$]+)")
 _INSTRUCTION = re.compile(
     r"(?:[;{}]|(?<!:):(?!:))\s*+(?:@!?%?[\w$]++\s++)?([a-z]\w*+(?:(?:\.|::)\w++)*+)(?=[\s;])"
@@ -22,11 +20,10 @@ _PLACES = frozenset("cvta mov".split())
 
 def mixes(ptx: str) -> Mapping[str, tuple[tuple[str, int], ...]]:
     """For each kernel and function of a program: its kinds of instructions, most frequent first."""
-    text = uncommented(ptx)
-    starts = [*_ENTRY.finditer(text)]
-    ends = [*(found.start() for found in starts), len(text)][1:]
+    starts = [*_ENTRY.finditer(ptx)]
+    ends = [*(found.start() for found in starts), len(ptx)][1:]
     return {
-        start[2]: _counted(text[start.end() : end]) for start, end in zip(starts, ends, strict=True)
+        start[2]: _counted(ptx[start.end() : end]) for start, end in zip(starts, ends, strict=True)
     }
 
 

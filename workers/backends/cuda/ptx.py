@@ -4,7 +4,8 @@ A non-coherent load (``ld.global.nc``, from ``__ldg`` or ``const __restrict__``)
 same kernel writes is undefined. A pointer that is lost on its way from the kernel's parameters is
 left out: only buffers that are certain are named.
 
-The text may be hostile: no pattern scans past the start of its next match, so time is linear.
+All but :func:`code_of` take what that returns. The text may be hostile: no pattern scans past the
+start of its next match, so time is linear.
 """
 
 import re
@@ -30,6 +31,9 @@ _REACHES = {
     "the device's heap, which outlasts a launch": re.compile(
         r"\.extern\s+\.func[^;{]*?\b(?:malloc|free)\b"
     ),
+    "an instruction that discards what was written": re.compile(
+        r"discard(?<![\w$]discard)\s*\.\s*(?:global|L2)"
+    ),
     "the number of its launch": re.compile(r"%gridid"),
     "the graph that it runs in, as when it is timed": re.compile(r"%current_graph_exec"),
     "a variable that inline assembly declares": re.compile(
@@ -40,12 +44,13 @@ _REACHES = {
 """Each begins with a literal, which is searched for ten times as fast as a boundary of words.
 
 A declaration of ``.global`` memory that is spelt as no compiler spells it is read no further."""
-_PERSISTS = ("createpolicy", "applypriority", "L2::evict_last", "L2::cache_hint")
+_PERSISTS = re.compile(r"createpolicy|applypriority|L2\s*::\s*(?:evict_last|cache_hint)")
 _BOUND = re.compile(
     r"\.entry\s+([\w$]++)[^{.]*+(?:\.(?!entry|maxntid)[^{.]*+)*+"
     r"\.maxntid\s+(\d{1,9})(?:,\s*(\d{1,9}))?(?:,\s*(\d{1,9}))?"
 )
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.S)
+_NO_CODE = re.compile(r'"[^"]*+"|//[^\n]*+|/\*.*?(?:\*/|\Z)', re.S)
+"""A string or a comment. ptxas knows no escapes in strings, and lets them hold line ends."""
 _SIZED = r"\.(?:param|const|global)\s+(?:\.align\s+\d+\s+)?\.[a-z]+(?P<bits>\d{1,9})\b"
 _PARAMETER = re.compile(_SIZED + r"[^\[]*+(?:\[(?P<count>\d{1,18})\])?")
 _VARIABLE = re.compile(_SIZED + r"\s+(?P<name>[\w$]+)(?:\[(?P<count>\d{1,18})\])?\s*[=;]")
@@ -79,9 +84,9 @@ def reaches(ptx: str, filled: Collection[str] = ()) -> tuple[str, ...]:
     return tuple(found)
 
 
-def uncommented(ptx: str) -> str:
-    """The text with a space in place of each comment."""
-    return _COMMENT.sub(" ", ptx)
+def code_of(ptx: str) -> str:
+    """The text with a space in place of each comment and each string."""
+    return _NO_CODE.sub(" ", ptx)
 
 
 def parameter_bytes(ptx: str) -> Mapping[str, tuple[int, ...]]:
@@ -92,7 +97,7 @@ def parameter_bytes(ptx: str) -> Mapping[str, tuple[int, ...]]:
             for part in (found[4] or "").split(",")
             if (declared := _PARAMETER.search(part))
         )
-        for found in FUNCTION.finditer(uncommented(ptx))
+        for found in FUNCTION.finditer(ptx)
         if found[1] == "entry"
     }
 
@@ -109,12 +114,11 @@ def lasting_variables(ptx: str) -> Mapping[str, int]:
     variable that is none, tables count too: a write behind its end reaches them. Constant memory
     counts where it is written, by an address that does not say that it is constant.
     """
-    text = uncommented(ptx)
-    declared = {found["name"]: found for found in _GLOBAL.finditer(text)}
+    declared = {found["name"]: found for found in _GLOBAL.finditer(ptx)}
     if not declared:
         return {}
     changed = _changed_variables(ptx)
-    often = Counter(_WORD.findall(text))
+    often = Counter(_WORD.findall(ptx))
     used = [
         name
         for name, found in declared.items()
@@ -126,7 +130,7 @@ def lasting_variables(ptx: str) -> Mapping[str, int]:
 
 def _changed_variables(ptx: str) -> set[str]:
     """The variables that are written to, or whose addresses are used otherwise than to read."""
-    text = joined(uncommented(ptx))
+    text = joined(ptx)
     declared = [found["name"] for found in _GLOBAL.finditer(text)]
     known = {function.name: function for _, function in functions(text, doubtful=True)}
     held = held_by(
@@ -148,7 +152,7 @@ def _writes_constants(ptx: str) -> bool:
 
     Devices let it, and what was written outlasts the launch.
     """
-    text = joined(uncommented(ptx))
+    text = joined(ptx)
     known = {function.name: function for _, function in functions(text, doubtful=True)}
     held = held_by(known, {CONSTANT: frozenset({0})})
     return bool(origins(held, (key for one in known.values() for key in one.writes)))
@@ -161,7 +165,7 @@ def _bytes(declared: re.Match[str]) -> int:
 
 def persists(ptx: str) -> bool:
     """Whether the code can make the last-level cache keep lines beyond a launch."""
-    return any(word in ptx for word in _PERSISTS)
+    return bool(_PERSISTS.search(ptx))
 
 
 def shares(ptx: str) -> bool:
@@ -191,7 +195,7 @@ def accesses(ptx: str) -> Mapping[str, Access]:
         return {}
     known: dict[str, Function] = {}
     entries = []
-    for kind, function in functions(joined(uncommented(ptx))):
+    for kind, function in functions(joined(ptx)):
         known[function.name] = function
         if kind == "entry":
             entries.append(function)

@@ -26,6 +26,8 @@ _COPIES = frozenset("mov selp slct".split())
 _SUMS = frozenset("mov cvta add sub or".split())
 """What makes of a pointer and numbers a pointer; ``or`` adds to one that is aligned."""
 _MEMORY = frozenset("ld ldu st red atom multimem".split())
+_LOADS = frozenset("cp ldmatrix prefetch prefetchu suld tex tld4".split())
+"""What also has addresses, and writes nowhere but to shared memory or registers."""
 _SPACE = re.compile("global|shared")
 """The first of a bulk copy's is where it writes."""
 _SMALL = 1 << 20
@@ -178,6 +180,8 @@ class _Body:
         elif memory:
             self._store(kind, modifiers, space, values, places)
         elif self._doubtful:
+            if kind not in _LOADS and "load" not in modifiers:
+                self._function.escapes.extend(self._keys(" ".join(places)))
             self._doubt(kind, modifiers, values)
         elif len(values) > 1:
             self._compute(kind, modifiers, values)
