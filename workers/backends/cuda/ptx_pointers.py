@@ -26,7 +26,7 @@ _COPIES = frozenset("mov selp slct".split())
 _SUMS = frozenset("mov cvta add sub or".split())
 """What makes of a pointer and numbers a pointer; ``or`` adds to one that is aligned."""
 _MEMORY = frozenset("ld ldu st red atom multimem".split())
-_LOADS = frozenset("cp ldmatrix prefetch prefetchu suld tex tld4".split())
+_LOADS = frozenset("cp createpolicy fence ldmatrix prefetch prefetchu suld tex tld4".split())
 """What also has addresses, and writes nowhere but to shared memory or registers."""
 _SPACE = re.compile("global|shared")
 """The first of a bulk copy's is where it writes."""
