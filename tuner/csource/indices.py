@@ -233,13 +233,21 @@ class Indices:
         return not words & self._compared.keys() - self._bounds.keys()
 
     def factors(self, array: str) -> frozenset[str]:
-        """The names and numbers that something is multiplied by in an array's indices."""
-        found = {
-            word
-            for index in map(self._expanded, self._of_array[array])
-            for word in re.findall(r"\*\s*(\w+)", index) + re.findall(r"\b(\w+)\s*\*", index)
-        }
-        return frozenset(map(self._number, found))
+        """The names and numbers that something is multiplied by in an array's indices.
+
+        Follows the indices' variables through their values, but only to names: a number there is
+        rather a block's size than an extent.
+        """
+        indices = list(map(self._expanded, self._of_array[array]))
+        found = {self._number(word) for index in indices for word in _multiplied(index)}
+        seen: set[str] = set()
+        while words := {word for index in indices for word in _WORD.findall(index)} - seen:
+            seen |= words
+            values = [self._values[word] for word in words & self._values.keys()]
+            indices = [self._expanded(value) for value in values if len(value) <= _MAX_INDEX]
+            named = {self._number(word) for index in indices for word in _multiplied(index)}
+            found |= {word for word in named if word.isidentifier()}
+        return frozenset(found)
 
     @cached_property
     def _macros(self) -> Mapping[str, tuple[Sequence[str], str]]:
@@ -300,6 +308,11 @@ class Indices:
     def _number(self, word: str) -> str:
         """What a macro stands for if that is one integer, else the word itself."""
         return self._integers.get(word, word)
+
+
+def _multiplied(index: str) -> Sequence[str]:
+    """The names and numbers in an index that something is multiplied by."""
+    return re.findall(r"\*\s*(\w+)", index) + re.findall(r"\b(\w+)\s*\*", index)
 
 
 def _single(pairs: Iterator[tuple[str, str]]) -> dict[str, str]:

@@ -63,6 +63,28 @@ def test_a_stencil_indexed_by_a_macro_has_rows_as_long_as_the_macro_says(tmp_pat
     assert draft_spec(tmp_path / "k.cu").count("shape: [ny, nx]") == 3
 
 
+@pytest.mark.parametrize("below", ["i - nx", "i - 1"])
+def test_an_index_in_a_variable_says_how_long_rows_are(tmp_path, below):
+    (tmp_path / "k.cl").write_text(
+        "kernel void k(global float *w, global const float *u, float a, int nx, int ny) {\n"
+        "  int x = get_global_id(0), y = get_global_id(1), row = y * nx;\n"
+        "  if (x >= nx || y >= ny) return;\n"
+        f"  int i = row + x; w[i] = y > 0 && x > 0 ? a * u[{below}] : u[i];\n}}\n"
+    )
+    assert draft_spec(tmp_path / "k.cl").count("shape: [ny, nx]") == 2
+
+
+@pytest.mark.parametrize("width", ["64", "WIDTH", "get_local_size(0)"])
+def test_a_block_size_in_the_value_of_an_index_is_no_extent(tmp_path, width):
+    (tmp_path / "k.cl").write_text(
+        "#define WIDTH 64\n"
+        "kernel void k(global float *w, global const float *u, int n) {\n"
+        f"  int i = get_group_id(0) * {width} + get_local_id(0);\n"
+        "  if (i < n - 1) w[i] = u[i + 1];\n}\n"
+    )
+    assert draft_spec(tmp_path / "k.cl").count("shape: [n]") == 2
+
+
 def test_a_macro_that_calls_itself_is_expanded_a_few_times(tmp_path):
     (tmp_path / "k.cu").write_text(
         "#define AT(j) AT(AT((j)*n)+AT((j)*n))\n"
