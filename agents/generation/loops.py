@@ -42,7 +42,8 @@ def unroll(draft: Draft, experiment: Experiment) -> Draft:
         starts_line = at == 0 or source[at - 1] == "\n"
         edits.add((at, at, f"{pragma}\n" if starts_line else f"\n{pragma}\n"))
     if not edits:
-        return draft.noted("loops", _NOTHING)
+        some = any(list(kernel.tree.find(*_LOOPS, within=body)) for body in bodies)
+        return draft.noted("loops", _NOTHING if some else "the kernel has none")
     for first, last, text in sorted(edits, reverse=True):
         source = source[:first] + text + source[last:]
     values = tuple(sorted({*_FACTORS, *own}))

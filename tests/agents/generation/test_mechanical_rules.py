@@ -466,7 +466,6 @@ def test_a_loop_inside_an_if_is_unrolled(guarded: str) -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        "x[n] = 1;",
         "if (n > 1)\n    for (int j = 0; j < n; ++j) x[j] = 1;",
         'if (n > 1) { _Pragma("unroll") for (int j = 0; j < n; ++j) x[j] = 1; }',
     ],
@@ -474,6 +473,12 @@ def test_a_loop_inside_an_if_is_unrolled(guarded: str) -> None:
 def test_why_no_loop_is_unrolled_is_said(body: str) -> None:
     subject = experiment(f"kernel void k(global half *x, int n) {{\n  {body}\n}}\n")
     with pytest.raises(SpecError, match="loops: none is unrolled: that takes an innermost `for`"):
+        mechanical_template(subject)
+
+
+def test_a_kernel_without_loops_is_not_told_how_to_write_them() -> None:
+    subject = experiment("kernel void k(global half *x, int n) {\n  x[n] = 1;\n}\n")
+    with pytest.raises(SpecError, match="loops: the kernel has none"):
         mechanical_template(subject)
 
 
