@@ -21,7 +21,7 @@ from cluster.jobs.package_check import OURS
 from cluster.runs.model_choice import transcript_beside
 from cluster.runs.run_layout import new_name
 from cluster.settings import take_job_server
-from tuner.errors import EnvironmentProblem, SpecError
+from tuner.errors import SpecError
 from tuner.experiment.load import dump_resolved, load_experiment
 from tuner.files import plain_name
 
@@ -80,8 +80,7 @@ def submit(
         return
     ended = _followed(server, job, again)
     ended.check_began()
-    if ended.exit_code is None and not ended.stopped:
-        raise EnvironmentProblem(f"job {job} ended without an exit code: {ended.message}")
+    ended.check_code(job, server.address)
     sys.exit(128 + signal.SIGTERM if ended.exit_code is None else _status(ended.exit_code))
 
 

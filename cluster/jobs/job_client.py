@@ -48,7 +48,7 @@ _TALKATIVE = (
 
 @dataclass(frozen=True, slots=True)
 class JobEnd:
-    """How a job ended: the exit code of its entry point, ``None`` if it has none, and Ray's words.
+    """How a job ended: its entry point's exit code, ``None`` without one, and Ray's first line.
 
     ``stopped``: on request, such as ``ray job stop``. ``node``: where it ran; empty if unknown.
     """
@@ -65,6 +65,16 @@ class JobEnd:
                 f"node {self.node or 'of the job'} has no `python` on the PATH that its Ray was "
                 "started with: activate the virtual environment that Kernelwright's dependencies "
                 "are in before `ray start`"
+            )
+
+    def check_code(self, job: str, address: str) -> None:
+        """Raise ``EnvironmentProblem`` if Ray ended the job ``job`` before its entry point did."""
+        if self.exit_code is None and not self.stopped:
+            raise EnvironmentProblem(
+                f"job {job} ended without an exit code: {self.message or 'Ray does not say why'}; "
+                f"`ray job status --address {address} {job}` prints all that Ray says; continue "
+                "the run directory that it printed with: kernelwright submit --address "
+                f"{address} --resume RUN"
             )
 
 
@@ -175,7 +185,8 @@ class JobServer:
             return None
         node = urlsplit(found.driver_agent_http_address or "").hostname or ""
         stopped = found.status == "STOPPED"
-        return JobEnd(found.driver_exit_code, stopped, found.message or "", node)
+        message = (found.message or "").strip().partition("\n")[0]  # pages follow, such as logs
+        return JobEnd(found.driver_exit_code, stopped, message, node)
 
     def _problem(self, what: str, error: Exception) -> EnvironmentProblem:
         return EnvironmentProblem(f"{what} at {self.address}: {ray_problem(error)}")

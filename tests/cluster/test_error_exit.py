@@ -66,6 +66,14 @@ def test_a_node_without_any_python_is_named():
         JobEnd(code, stopped=False, message="", node="").check_began()
 
 
+def test_a_job_that_ray_ended_says_how_to_continue_its_run():
+    ended = JobEnd(None, stopped=False, message="low on memory", node="")
+    with pytest.raises(EnvironmentProblem, match=r": low on memory; .* --resume RUN$"):
+        ended.check_code("job", "http://head:8265")
+    for code, stopped in ((0, False), (3, False), (None, True)):
+        JobEnd(code, stopped=stopped, message="", node="").check_code("job", "http://head:8265")
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_before_the_run_goes_on_says_how_to_continue_it(capsys, number):
     options = ["--device", "H200"]

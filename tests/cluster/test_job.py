@@ -99,7 +99,8 @@ async def followed(cut_after, whole):
     from aiohttp import web
 
     async def info(request):
-        kind = {"type": "SUBMISSION", "status": "SUCCEEDED", "entrypoint": "", "message": "done"}
+        words = "done\npages\nof logs"
+        kind = {"type": "SUBMISSION", "status": "SUCCEEDED", "entrypoint": "", "message": words}
         return web.json_response({**kind, "submission_id": "job", "driver_exit_code": 0})
 
     async def tail(request):
