@@ -59,6 +59,13 @@ def test_on_opencl_it_runs_from_the_folder_of_the_export(tmp_path):
         [tmp_path / "a.out", "/nowhere"], capture_output=True, text=True, env=environment
     )
     assert (away.returncode, "name the folder of the export" in away.stderr) == (1, True)
+    bare = subprocess.run(
+        [tmp_path / "a.out", tmp_path],
+        capture_output=True,
+        text=True,
+        env=environment | {"OCL_ICD_VENDORS": str(tmp_path / "none")},
+    )
+    assert (bare.returncode, "OCL_ICD_VENDORS" in bare.stderr) == (1, True)
 
 
 def test_an_empty_shape_launches_nothing(tmp_path):

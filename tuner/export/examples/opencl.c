@@ -2,7 +2,9 @@
  *
  * Build and run it in the folder of the export:
  *     cc -std=c99 example.c -lOpenCL -o example && ./example .
- * It needs OpenCL's headers and loader (Debian: opencl-c-headers, ocl-icd-opencl-dev).
+ * It needs OpenCL's headers and loader (Debian: opencl-c-headers, ocl-icd-opencl-dev). That loader
+ * does not know the PoCL that pip installed: set the variable OCL_ICD_VENDORS to the path of its
+ * library, libpocl-....so in site-packages/pyopencl/.libs.
  */
 #define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl.h>
@@ -29,7 +31,11 @@ static cl_device_id find_device(void)
     cl_device_id devices[16], first = NULL;
     cl_uint platform_count = 0, device_count, p, d;
     char name[256];
-    check(clGetPlatformIDs(16, platforms, &platform_count), "clGetPlatformIDs");
+    if (clGetPlatformIDs(16, platforms, &platform_count)) {
+        fprintf(stderr, "the OpenCL loader finds no driver: install one, or name its library in the"
+                        " variable OCL_ICD_VENDORS\n");
+        exit(1);
+    }
     for (p = 0; p < platform_count && p < 16; ++p) {
         if (clGetDeviceIDs(platforms[p], CL_DEVICE_TYPE_ALL, 16, devices, &device_count))
             continue;
