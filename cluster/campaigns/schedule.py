@@ -144,7 +144,8 @@ class Schedule:
         self._going.append(_Going(run, child, gpus, time.monotonic()))
         if self.received:  # while it was started
             child_command.terminate([child])
-        self._say(f"{run.name}: {words[0]}; {len(self._left)} more to begin")
+        begins = "resumes" if words[0] == "resume" else "begins"
+        self._say(f"{run.name}: {begins}; {len(self._left)} more to follow")
 
     def _words(self, run: PlannedRun, path: Path, gpus: int, capacity: int) -> list[str]:
         """The command line of a run, which continues what an earlier process left."""

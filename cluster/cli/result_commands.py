@@ -70,7 +70,8 @@ def report(
         bool,
         typer.Option(
             "--html",
-            help="Write report.html, report.md, report.csv and results.* into RUN instead.",
+            help="Write report.html, report.md and report.csv into RUN instead, and results.* of "
+            "each search.",
         ),
     ] = False,
     figures: Annotated[

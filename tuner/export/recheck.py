@@ -19,10 +19,10 @@ NARROW = 0.10
 where the claim and the new measurement are surely on the same side of 1×."""
 
 RULE = (
-    f"A claim holds within {WITHIN:.0%} if the new interval is within ±{NARROW:.0%}, or where its "
-    f"interval and the new one agree and are together within ±{NARROW:.0%}. Where both are above "
-    f"1×, or both below it, ±{WIDE:.0%} is narrow enough. Else it is unclear. Where they disagree "
-    "it fails, or is higher."
+    f"A claim holds if the new speedup is within {WITHIN:.0%} of it and the new interval within "
+    f"±{NARROW:.0%}, or if the two intervals agree and are together within ±{NARROW:.0%}; "
+    f"±{WIDE:.0%} is enough where both are above 1×, or both below it. Wider intervals that agree "
+    "are unclear. Where they disagree, the claim fails, or the new speedup is higher."
 )
 """How a claim is judged, for people."""
 

@@ -138,7 +138,7 @@ def _order(value: str) -> tuple[int, str]:
 def rejections_section(histories: Sequence[History]) -> Section:
     """Rejected trials of all searches by stage and reason."""
     groups = [group for history in histories for group in count_rejections(history)]
-    trials = sum(len(history.trials) for history in histories)
+    trials = sum(history.outcomes.total() for history in histories)
     if not groups:
         return Section(title="Rejected", parts=(f"None of {trials} configurations was rejected.",))
     counts = Counter[tuple[Stage, str]]()

@@ -106,11 +106,11 @@ def test_as_many_run_at_once_as_there_are_gpus_in_order_of_priority(tmp_path):
 
     rig.then = then
     rig.follow()
-    begun = [line.split(":")[0] for line in rig.said if ": run;" in line]
+    begun = [line.split(":")[0] for line in rig.said if ": begins;" in line]
     assert begun == ["a", "b", "c", "d"]
-    assert rig.said[:2] == ["a: run; 3 more to begin", "b: run; 2 more to begin"]
-    assert rig.said.index("b: error: b says") < rig.said.index("c: run; 1 more to begin")
-    last = rig.said.index("d: run; 0 more to begin")
+    assert rig.said[:2] == ["a: begins; 3 more to follow", "b: begins; 2 more to follow"]
+    assert rig.said.index("b: error: b says") < rig.said.index("c: begins; 1 more to follow")
+    last = rig.said.index("d: begins; 0 more to follow")
     assert rig.said.index("a: error: a says") < last, "it takes all three that there are"
     assert rig.calls()[3][-3:] == ["--gpus", "3", "--wait"]
 

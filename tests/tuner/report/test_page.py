@@ -13,7 +13,7 @@ import pytest
 from tests.tuner.engine.driving import GPU, experiment
 from tests.tuner.results.runs import finished_facts, finished_run, with_energy
 from tuner.errors import EnvironmentProblem
-from tuner.journal.facts import Entry
+from tuner.journal.facts import Entry, TrialProposed
 from tuner.journal.timeline import timeline
 from tuner.report.cells import COLUMNS, cells_csv
 from tuner.report.convergence import Search, convergence
@@ -27,7 +27,7 @@ from tuner.report.search import convergence_section, parameters_section, rejecti
 from tuner.report.shapes import configurations_section, shapes_section
 from tuner.report.svg import svg
 from tuner.results.summary import summarise
-from tuner.trial import Code, Rejected, Stage
+from tuner.trial import Code, Configuration, Rejected, Stage
 
 BASE = [1000.0, 2000.0, 4000.0]
 WRONG = Rejected(stage=Stage.VERIFY, code=Code.WRONG_RESULT, detail="<b>1 is not 2", shape=1)
@@ -210,6 +210,13 @@ def test_figures_for_papers_are_written_as_png_and_svg(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(EnvironmentProblem, match="cannot write"):
         write_figures(FIGURES, tmp_path / "file")
+
+
+def test_trials_that_were_never_measured_do_not_count_as_accepted():
+    history = finished_run(experiment(), GPU, BASE, TRIALS[:2])
+    proposed = TrialProposed(trial=2, configuration=Configuration.of({"x": 2}))
+    history.apply(Entry(proposed, t=3.0))
+    assert rejections_section([history]).parts == ("None of 2 configurations was rejected.",)
 
 
 def test_ticks_are_round_numbers_inside_the_range():
