@@ -41,6 +41,16 @@ class Bars:
     rows: tuple[BarRow, ...]
     reference: tuple[float, str] | None = None
 
+    @property
+    def end(self) -> float:
+        """The last value shown: a whisker beyond three times the largest bar is cut there.
+
+        Otherwise one wide interval would make all bars too short to compare.
+        """
+        bars = [bar for row in self.rows for bar in row.bars if bar]
+        largest = max([*(bar.value for bar in bars), *(self.reference or ())[:1]], default=0.0)
+        return max([*(min(bar.high or 0.0, 3 * largest) for bar in bars), largest])
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:

@@ -93,7 +93,7 @@ def _height(figure: Figure) -> float:
 
 
 def _bars(axes: Any, figure: Bars) -> None:
-    y, places, labelled = 0.0, [], set()
+    y, places, labelled, end = 0.0, [], set(), figure.end
     for row in figure.rows:
         first = y
         for series, bar in enumerate(row.bars):
@@ -104,11 +104,13 @@ def _bars(axes: Any, figure: Bars) -> None:
             labelled.add(name)
             axes.barh(y, bar.value, height=0.8, color=_COLOURS[series], label=label)
             if bar.low is not None and bar.high is not None:
-                sides = [[bar.value - bar.low], [bar.high - bar.value]]
+                sides = [[bar.value - bar.low], [min(bar.high, end) - bar.value]]
                 axes.errorbar(bar.value, y, xerr=sides, color="black", capsize=2, linewidth=1)
+                if bar.high > end:
+                    axes.plot(end, y, ">", color="black", markersize=4)
             axes.annotate(
                 bar.text.partition(" [")[0],
-                (max(bar.value, bar.high or 0.0), y),
+                (max(bar.value, min(bar.high or 0.0, end)), y),
                 xytext=(4, 0),
                 textcoords="offset points",
                 va="center",
@@ -185,4 +187,5 @@ def _schedule(axes: Any, figure: Schedule) -> None:
             axes.broken_barh(spans, (row - 0.4, 0.8), facecolors=_COLOURS[kind], label=label)
     axes.set_yticks(range(len(figure.rows)), [_cut(row, _MOST_NAME) for row in figure.rows])
     axes.invert_yaxis()
+    axes.set_xlim(left=0)
     axes.set_xlabel(figure.axis)

@@ -38,15 +38,13 @@ def svg(figure: Figure) -> str:
 def _bars(figure: Bars) -> tuple[float, list[str]]:
     bars = [bar for row in figure.rows for bar in row.bars if bar]
     beside = max((len(bar.text) for bar in bars), default=0) * _CHARACTER + 8
-    least = figure.reference[0] if figure.reference else 0.0
-    largest = max([*(bar.value for bar in bars), least])
-    most = max([*(min(bar.high or bar.value, 3 * largest) for bar in bars), least]) * 1.02 or 1.0
+    most = figure.end * 1.02 or 1.0
     left, right = _LEFT, WIDTH - _RIGHT - beside
     scale = (right - left) / most
     parts: list[str] = []
     top, legend = _legend(figure.series, figure.reference and figure.reference[1])
     y = top
-    for row in figure.rows:  # a whisker beyond three times the largest bar ends at the edge
+    for row in figure.rows:
         parts.append(_text(left, y + 12, _fitted(row.label, WIDTH - 2 * left), title=row.label))
         y += _LINE
         for number, bar in enumerate(row.bars):

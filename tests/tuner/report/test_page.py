@@ -147,6 +147,7 @@ FIGURES = (
         rows=(
             BarRow(label="a<b" * 40, bars=(Bar(value=2, text="2×", low=1.5, high=2.5), None)),
             BarRow(label="", bars=(None, Bar(value=0.0, text="0×"))),
+            BarRow(label="wide", bars=(Bar(value=1, text="1×", low=0.01, high=100.0), None)),
         ),
         reference=(1.0, "baseline"),
     ),
@@ -197,6 +198,11 @@ def test_a_figure_is_drawn_inside_its_frame(figure):
         assert float(part.get("y", 0)) <= height
     for part in drawn.iter("rect"):
         assert float(part.get("x")) + float(part.get("width")) <= width + 1
+
+
+def test_one_wide_interval_does_not_shorten_all_bars():
+    wide, narrow, none = FIGURES[0], replace(FIGURES[0], rows=FIGURES[0].rows[:1]), FIGURES[1]
+    assert (wide.end, narrow.end, none.end) == (6, 2.5, 0)
 
 
 @pytest.mark.slow
