@@ -1,10 +1,8 @@
 """The public Python API: tune a kernel, read a run's result, and the search for ``hyperopt.fmin``.
 
-Imports nothing heavy: what a function needs is imported when it is called. The packages below
-import ``__version__`` alone from here.
+Functions import what they need. The packages below import ``__version__`` alone from here.
 
     import kernelwright as kw
-
     result = kw.tune("scale_rows.yaml", seconds=120, on_event=print)
     print(result.speedup, result.best)
 """
@@ -61,8 +59,7 @@ class ShapeSpeedup:
 
     Times are in nanoseconds per run of the kernel; ``None`` where nothing was measured.
     ``configuration`` is :attr:`Result.best`, or the shape's own best one if none serves all shapes.
-    ``metrics`` are the spec's, of the baseline and of the tuned kernel. Energies, where they are
-    measured, are in millijoules.
+    ``metrics`` are the spec's, of baseline and tuned kernel. Energies are in millijoules.
     """
 
     shape: Mapping[str, bool | int | str]
@@ -191,8 +188,7 @@ def tune(
 ) -> Result:
     """Tune the kernel of a spec: search, check, time, confirm, report, export. Blocks until done.
 
-    Works inside a running event loop, such as a notebook's. Ctrl-C ends the run and keeps what was
-    measured; ``kernelwright resume`` continues it.
+    Works inside a running event loop. Ctrl-C keeps what was measured; ``resume`` continues it.
 
     Args:
         spec: the path of a spec, or the name of a bundled experiment.
@@ -398,3 +394,7 @@ def suggest(
     from tuner.search.gaussian_process.suggest import suggest as algorithm
 
     return algorithm(new_ids, domain, trials, seed, constraints)
+
+
+if __name__ == "__main__":
+    import cluster.__main__  # noqa: F401

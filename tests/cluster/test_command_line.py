@@ -38,6 +38,13 @@ def last_line(result):
     return result.stdout.strip().splitlines()[-1]
 
 
+@pytest.mark.parametrize("module", ["kernelwright", "cluster"])
+def test_the_command_runs_as_a_module(module):
+    words = [sys.executable, "-m", module, "--version"]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == f"kernelwright {__version__}\n"
+
+
 def test_help_imports_nothing_heavy():
     program = (
         "import sys; sys.argv = ['kernelwright', '--help']\n"
