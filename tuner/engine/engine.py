@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from tuner.engine.fleet import Fleet
 from tuner.engine.requests import Requests, Result
-from tuner.engine.retries import Retries
+from tuner.engine.retries import Retries, require_confirmation
 from tuner.engine.work import (
     Command,
     ConfirmWork,
@@ -54,7 +54,6 @@ _ANNOUNCED = PrepareWork | ConfirmWork | ExamineWork
 """Work that takes more than a second: its begin is journalled too."""
 
 _log = logging.getLogger(__name__)
-
 
 Answers = list[tuple[int, Configuration | None]]
 """Trials and their configurations; ``None`` once the space is exhausted."""
@@ -199,7 +198,7 @@ class Engine:
 
         Raises:
             DeviceNeeded: the client wants work that the fleet has no device for.
-            RunInterrupted: no bench is left, and none came back.
+            RunInterrupted: no bench is left, or a confirmation lost its worker too often.
         """
         fleet = await self.fleet()
         await self._settle_all(fleet)
@@ -220,9 +219,10 @@ class Engine:
                         self._joined[change.bench] = change
                 self._record(client, journal, changes)
                 self._take_proposals(client, journal)
-                answers = [self._settle(answer) for answer in self._received]
+                facts = [*chain.from_iterable(map(self._settle, self._received))]
                 self._received.clear()
-                self._record(client, journal, [*chain.from_iterable(answers)])
+                self._record(client, journal, facts)
+                require_confirmation(facts)
             journal.sync()
             yield self.now()
         finally:

@@ -1,14 +1,16 @@
 """Lost work: what is sent again, and what is given up. Decided nowhere else."""
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 
 from tuner.candidate import BASELINE
 from tuner.engine.work import CompileWork, ConfirmWork, ExamineWork, MeasureWork, PrepareWork, Work
+from tuner.errors import RunInterrupted
 from tuner.journal.facts import (
     Answer,
     BaselinePrepared,
-    ConfirmationSampled,
+    Fact,
     TrialCompiled,
     TrialFinished,
     WinnersExamined,
@@ -31,7 +33,8 @@ class Retries:
 
         Returns:
             The facts: the loss itself, and after the last attempt the answer that stands in for the
-            worker's. Then what is to be sent again, if anything is.
+            worker's, if one can (:func:`require_confirmation`). Then what is to be sent again, if
+            anything is.
         """
         if not lost.counted:
             return (replace(lost, trials=work.trials, attempt=work.attempt),), work
@@ -45,7 +48,22 @@ class Retries:
         rest = _rest(work)
         if rest is not None:
             rest = replace(rest, attempt=1 + self._losses[_key(rest)])
+        if isinstance(work, ConfirmWork):
+            return (lost,), None
         return (lost, _answer(work, rejected)), rest
+
+
+def require_confirmation(facts: Iterable[Fact]) -> None:
+    """Raise :class:`RunInterrupted` where a confirmation lost its last attempt.
+
+    No finalist is to blame: each ran before without such a loss. Without an answer a run would end
+    for good with its winners unconfirmed; interrupted, it can be resumed.
+    """
+    for fact in facts:
+        if isinstance(fact, WorkLost) and fact.final and fact.task == "confirm":
+            raise RunInterrupted(
+                f"the confirmation lost its worker {ATTEMPTS} times, {fact.worker}: {fact.reason}"
+            )
 
 
 def _key(work: Work) -> tuple[str, int]:
@@ -61,7 +79,9 @@ def _rest(work: Work) -> MeasureWork | None:
     return None
 
 
-def _answer(work: Work, rejected: Rejected) -> Answer:
+def _answer(
+    work: CompileWork | PrepareWork | MeasureWork | ExamineWork, rejected: Rejected
+) -> Answer:
     """The answer that stands in for a worker's."""
     match work:
         case CompileWork():
@@ -70,10 +90,6 @@ def _answer(work: Work, rejected: Rejected) -> Answer:
             return BaselinePrepared(work=work.id, result=rejected)
         case MeasureWork(candidates=candidates):
             return TrialFinished(work=work.id, trial=candidates[0].trial, outcome=rejected)
-        case ConfirmWork():
-            return ConfirmationSampled(
-                work=work.id, process=work.process, scope=work.scope, samples=()
-            )
         case ExamineWork():
             note = f"the winners were not examined: {rejected.detail}"
             return WinnersExamined(work=work.id, trials=work.trials, notes=(note,))

@@ -33,6 +33,7 @@ from tuner.engine.work import (
     PrepareWork,
     Propose,
 )
+from tuner.errors import RunInterrupted
 from tuner.experiment.fields import Source
 from tuner.experiment.model import ConfirmSettings, Experiment, SearchSettings, Template
 from tuner.journal.facts import (
@@ -582,6 +583,29 @@ def test_who_is_measured_in_full_once_those_above_were_refused_is_compiled_again
     history = Run(experiment(trials=20)).drive(replace(simulated, faults=refused)).history
     assert history.finished
     assert not set(winners(history)) & set(refused)
+
+
+def test_a_confirmation_that_loses_every_worker_interrupts_the_run_which_can_be_resumed():
+    class Losing(SimulatedFleet):
+        async def answers(self, timeout):
+            return tuple(
+                WorkLost(work=answer.work, task="confirm", worker="gpu", reason="no descriptors")
+                if isinstance(answer, ConfirmationSampled)
+                else answer
+                for answer in await super().answers(timeout)
+            )
+
+    usual = fleet()
+    undisturbed = Run(experiment()).drive(usual).history
+    run = Run(experiment())
+    with pytest.raises(RunInterrupted, match=r"lost its worker 3 times, gpu: no descriptors"):
+        run.drive(Losing(device=GPU, baseline_ns=usual.baseline_ns, cost=usual.cost))
+    losses = [fact for fact in run.facts if isinstance(fact, WorkLost)]
+    assert [(fact.attempt, fact.final) for fact in losses] == [(1, False), (2, False), (3, True)]
+    assert not any(isinstance(fact, ConfirmationSampled | RunFinished) for fact in run.facts)
+    history = run.drive(fleet()).history
+    assert history.finished
+    assert winners(history) == winners(undisturbed)
 
 
 def test_winners_whose_examination_is_lost_again_and_again_are_reported_with_a_note():
