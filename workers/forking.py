@@ -277,6 +277,15 @@ def _server() -> _Server:
     return _servers[key]
 
 
+def process_ends() -> bool:
+    """Whether this process ends, and its fork servers with it."""
+    try:
+        _spawner.submit(int)
+    except RuntimeError:
+        return True
+    return False
+
+
 def ending(status: int | None) -> str:
     """How a process ended, in words."""
     if status is None:

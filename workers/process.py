@@ -28,6 +28,7 @@ from workers.forking import (
     OutputTail,
     ending,
     fork_child,
+    process_ends,
 )
 from workers.process_tree import kill_tagged, tree_tag
 
@@ -212,7 +213,7 @@ class Child:
             status = None
             with contextlib.suppress(TimeoutError):
                 status = process.wait(1.0)
-            ours = self._process is not process  # killed by this process meanwhile
+            ours = self._process is not process or process_ends()  # killed by this process
             self.kill()
             how: Ending = "killed" if status == -signal.SIGKILL else "died"
             words = ending(status)

@@ -232,6 +232,24 @@ def test_a_child_dies_with_its_parent(doing: str) -> None:
     assert wait_for(lambda: not any(alive(pid) for pid in pids))
 
 
+def test_a_process_that_ends_says_nothing_of_the_children_that_end_with_it() -> None:
+    script = (
+        "import atexit, threading\n"
+        "from workers.process import Child\n"
+        f"child = Child({MODULE!r})\n"
+        "child.request(b'echo', timeout=20)\n"
+        "threading.excepthook = lambda failed: print(failed.exc_value)\n"
+        "given = {'target': child.request, 'args': [b'hang'], 'kwargs': {'timeout': 600}}\n"
+        "asking = threading.Thread(daemon=True, **given)\n"
+        "asking.start()\n"
+        "atexit.register(asking.join)\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, cwd=Path.cwd()
+    )
+    assert (ended.stdout, ended.stderr) == ("killed with its fork server\n", "")
+
+
 @pytest.fixture
 def server(child) -> int:
     """The process that forks children."""
