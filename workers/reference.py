@@ -49,6 +49,12 @@ _HALF_STEP = (2.0**-24, 2.0**-53)
 """Half a step between numbers near 1: of float32, also for narrower types, and of float64."""
 _KEPT_BYTES, _HEAP_BYTES = 256 << 20, 128 << 20
 """Freed memory that a process keeps, and the largest array in it: a quarter of a call's time."""
+_ENDING_REMEDY: dict[str, str] = {
+    "hung": "; vectorise it with NumPy, or use smaller shapes",
+    "killed": "; the machine may be out of memory: use smaller shapes",
+}
+"""What helps against a call's end, by the way it ended."""
+_RETURN = "return an array, or from a reference a dict with an array for each output"
 _SAID = 300
 """Characters shown of an exception's message, at most."""
 
@@ -102,8 +108,7 @@ class ReferenceProcess:
         except ChildFailed as failure:
             if failure.how == "lost":
                 raise
-            slow = failure.how == "hung"
-            remedy = "; vectorise it with NumPy, or use smaller shapes" if slow else ""
+            remedy = _ENDING_REMEDY.get(failure.how, "")
             raise ReferenceFailed(f"{place}: {failure.detail}{remedy}") from None
         except (ValueError, KeyError, TypeError) as error:
             self._child.kill()
@@ -215,7 +220,7 @@ def reference_outputs(
         answer = {outputs[0].name: answer[""]}
     place = f"reference {function.file}:{function.function}"
     if missing := [a.name for a in outputs if a.name not in answer]:
-        raise SpecError(f"{place} returns no {', '.join(missing)}")
+        raise SpecError(f"{place} returns no {', '.join(missing)}; {_RETURN}")
     for a in outputs:
         if answer[a.name].shape != a.shape:
             raise SpecError(f"{place}: {a.name} has shape {answer[a.name].shape}, not {a.shape}")
@@ -298,9 +303,12 @@ def _answer(functions: _Functions, head: dict[str, Any], blobs: list[bytes]) -> 
         arguments = {name: value for name, value in arguments.items() if name in parameters}
     result = function(**arguments)
     if result is None:
-        raise TypeError("returned None; return an array, or a dict with an array for each output")
+        raise TypeError(f"returned None; {_RETURN}")
     found = dict(result) if isinstance(result, Mapping) else {"": result}
-    arrays = {str(name): np.ascontiguousarray(array) for name, array in found.items()}
+    try:
+        arrays = {str(name): np.ascontiguousarray(array) for name, array in found.items()}
+    except ValueError:  # parts of several shapes
+        raise TypeError(f"returned a {type(result).__name__} that is no array; {_RETURN}") from None
     for name, array in arrays.items():
         if array.dtype.kind not in _KINDS:
             raise TypeError(f"returned elements of type {array.dtype} {name}".strip())

@@ -4,10 +4,16 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from tuner.errors import EnvironmentProblem
+from tuner.errors import EnvironmentProblem, SpecError
 from tuner.experiment.arguments import ResolvedArgument
 from tuner.experiment.fields import PythonFunction
-from workers.reference import ReferenceFailed, ReferencePool, ReferenceProcess, rounding_errors
+from workers.reference import (
+    ReferenceFailed,
+    ReferencePool,
+    ReferenceProcess,
+    reference_outputs,
+    rounding_errors,
+)
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +39,22 @@ def test_a_single_array_has_no_name(process) -> None:
     found = process.call(function("def f(x):\n    return x + 1"), {"x": np.ones(3, np.int64)})
     assert found[""].tolist() == [2, 2, 2]
     assert found[""].dtype == np.int64
+
+
+def test_one_array_for_two_outputs_asks_for_a_dict(process) -> None:
+    outputs = [
+        ResolvedArgument(name=name, kind="out", dtype="float32", shape=(2,)) for name in ("a", "b")
+    ]
+    with pytest.raises(SpecError, match=r"returns no a, b; return .* a dict with"):
+        reference_outputs(process, function("def f():\n    return [1, 2], [3, 4]"), outputs, {})
+
+
+def test_a_call_that_is_killed_from_outside_names_the_memory() -> None:
+    process = ReferenceProcess(seconds=20.0)
+    text = "import os\ndef f(x):\n    os.kill(os.getpid(), 9)"
+    with pytest.raises(ReferenceFailed, match="killed by SIGKILL; the machine may be out of mem"):
+        process.call(function(text), {"x": np.ones(3)})
+    process.close()
 
 
 def test_inputs_may_be_changed_in_place(process) -> None:
@@ -69,6 +91,7 @@ def test_what_rounding_makes_of_a_sum_follows_its_terms_not_its_size(
         ("def f(x):\n    import sys\n    sys.exit(0)", "without an answer"),
         ("def f(x)\n", "SyntaxError"),
         ("def f(x):\n    return None", r"returned None; return an array, .* each output$"),
+        ("def f(x):\n    return x, x[:0]", r"returned a tuple that is no array; .* each output$"),
         ("import helper_of_mine", r"\(line 1 of reference.py\); the file runs alone: copy"),
         ("def f(x):\n    raise ValueError('\\ud800')", r"ValueError: \? \(line 2"),
         ("def f(x):\n    raise ValueError('a\\n' * 999)", r"ValueError: (a ){150} \(line 2"),
