@@ -157,6 +157,11 @@ class InterleavedTiming:
                     self.rng,
                     unique_inputs=draws_inputs(self.prep, self.shape, self.rng),
                 )
+            if accepted[trial, False].corrected:
+                self.session.notes[
+                    f"trial {trial} at {self.prep.bindings[self.shape]}: the processor knew its "
+                    "branches from launch to launch, so its times are those on new inputs"
+                ] = None
         return accepted
 
     def _again(self, trial: int) -> list[float]:

@@ -73,8 +73,8 @@ class _Turn:
 class Accepted:
     """The samples to believe, and how their kernel fares on inputs that it never saw.
 
-    Where a processor's branches alone make it slower there, the samples are as much longer as it
-    is, beside the baseline.
+    Where a processor's branches alone make it slower there, the samples are ``corrected``: as much
+    longer as it is, beside the baseline.
 
     ``unseen`` is the time of a single launch on such inputs ÷ that on the timed ones; ``None`` if
     no inputs could be new.
@@ -82,6 +82,7 @@ class Accepted:
 
     samples: list[float]
     unseen: float | None = None
+    corrected: bool = False
 
 
 def accept_or_retime(
@@ -149,9 +150,10 @@ class _Doubts:
 
     def accepted(self, samples: list[float]) -> Accepted:
         """The samples, corrected."""
-        if self.slowed > 1.0:
+        corrected = self.slowed > 1.0
+        if corrected:
             samples = [self.slowed * ns for ns in samples]
-        return Accepted(samples, self.unseen)
+        return Accepted(samples, self.unseen, corrected)
 
     def unreported(self, samples: Sequence[float]) -> str:
         """Whether more time passes on the host's clock than the device reports."""

@@ -396,11 +396,15 @@ def test_a_finalist_is_rechecked_after_all_timings_and_the_recheck_counts(
         prep, session, loaded, baseline, shape, samples, again, rng, *, unique_inputs
     ):
         told.append((shape, len(samples)))
-        return Accepted([1.0], 1.5)
+        return Accepted([1.0], 1.5, corrected=shape == 2)
 
     monkeypatch.setattr("workers.bench.interleaving.recheck_timing", recheck_timing)
-    confirmed = laboratory.confirmed(laboratory.candidate(f"{GOOD} // rechecked"), process=1)
+    candidate = laboratory.candidate(f"{GOOD} // rechecked")
+    confirmed = laboratory.confirmed(candidate, process=1)
     assert not confirmed.failed
+    (said,) = [note for note in confirmed.notes if "on new inputs" in str(note)]
+    (held_out,) = laboratory.experiment.shapes.held_out
+    assert said.startswith(f"trial {candidate.trial} at {held_out}: ")
     repeats = laboratory.experiment.measure.repeats
     assert [shape for shape, count in told if count >= repeats] == [0, 2, 1]  # small ones first
     for sample in confirmed.samples:

@@ -119,6 +119,7 @@ def test_what_is_slower_for_its_branches_alone_is_believed_to_take_that_long() -
         )
 
     assert judged(51e3).samples == [50e3] * 8
+    assert judged(51e3).corrected
     assert judged(36e3).samples == [50e3] * 8, "a part is not forgotten"
     assert judged(51e3, baseline_new_ns=25e3).samples == [40e3] * 8, "the baseline takes longer too"
     with pytest.raises(DeviceFailure, match="remembers its inputs"):
