@@ -153,7 +153,7 @@ def time_section(found: Timeline, entries: Iterable[Entry]) -> Section:
     if found.benches:
         parts.append(
             Table(
-                head=("bench", "node", "GPU", "present s", "idle s", "lost"),
+                head=("bench", "node", "device", "present s", "idle s", "lost"),
                 rows=tuple(
                     (
                         one.bench.rpartition("/")[2],
