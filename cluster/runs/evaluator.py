@@ -46,6 +46,7 @@ from tuner.journal.facts import (
 )
 from tuner.journal.file import Journal
 from tuner.journal.history import History
+from tuner.results.rejections import baseline_rejection
 from tuner.results.result import Result
 from tuner.run_directory import RunDirectory, RunView, begun
 from tuner.space.feasible import feasible_set
@@ -341,7 +342,8 @@ class EngineEvaluator:
             (answer,) = await self._engine.results(self._journal, [PrepareWork(setup=setup)])
             assert isinstance(answer, BaselinePrepared)
             if isinstance(answer.result, Rejected):
-                raise NothingValid(f"the baseline cannot be used: {answer.result.detail}")
+                rejected = baseline_rejection(answer.result, setup.experiment)
+                raise NothingValid(f"the baseline cannot be used: {rejected.detail}")
             self._prepared = answer.result, answer.ceilings
             self._budget.expect(setup.experiment, await self._fleet(), answer.result)
         return self._prepared

@@ -242,7 +242,7 @@ BROKEN = [
         {"spec": SPEC.replace("[16]}", "[16]}  # guess").replace("[n]}", "[n - 8]}  # guess", 1)},
         4,
         [
-            "error: the baseline cannot be used: the baseline itself fails: writes ",
+            "error: the baseline cannot be used: n=1000: the baseline itself fails: writes ",
             " behind the end of out",
             "; 2 guesses need review: lines 7, 9\n",
         ],

@@ -1,7 +1,10 @@
 """Counts of rejected trials by reason, with remedies."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from tuner.experiment.model import Experiment
+from tuner.experiment.odd_shapes import every_shape
 from tuner.journal.history import History
 from tuner.results.result import Rejections
 from tuner.trial import Code, Rejected
@@ -122,6 +125,14 @@ def advise(rejections: Sequence[Rejections], trials: int, labels: Sequence[str])
             for group in rejections[:SHOWN]
         ),
     )
+
+
+def baseline_rejection(rejected: Rejected, experiment: Experiment) -> Rejected:
+    """A rejection of the baseline; its detail begins with the shape where it was seen, if any."""
+    if rejected.shape is None:
+        return rejected
+    where = every_shape(experiment)[rejected.shape]
+    return replace(rejected, detail=f"{where}: {rejected.detail}")
 
 
 def rejections_line(history: History) -> str:

@@ -16,7 +16,7 @@ from tuner.results.metrics import metrics_of
 from tuner.results.notes import note_texts
 from tuner.results.parameters import inactive_parameters, observations
 from tuner.results.portfolio import make_portfolio
-from tuner.results.rejections import advise, count_rejections
+from tuner.results.rejections import advise, baseline_rejection, count_rejections
 from tuner.results.result import (
     Cell,
     General,
@@ -177,7 +177,8 @@ class _Summary:
                 *time_advice(history, general.comparison if general else None),
             ),
             notes=note_texts(history.notes),
-            baseline_rejected=history.refused,
+            baseline_rejected=history.refused
+            and baseline_rejection(history.refused, history.experiment),
             metrics=metrics_of(history.experiment, shapes, general, specialised),
             ceilings=history.ceilings,
             telemetry=Telemetry.of(history.vitals),

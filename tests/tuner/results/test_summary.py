@@ -26,6 +26,7 @@ from tuner.report.text import render, time_text
 from tuner.results.rejections import advise
 from tuner.results.result import Cell
 from tuner.results.summary import summarise
+from tuner.results.verdict import outcome_text
 from tuner.trial import Code, Configuration, CutShort, Full, Measured, Rejected, Stage
 
 BASE = [1000.0, 2000.0, 4000.0]
@@ -278,6 +279,17 @@ def test_a_refused_baseline_is_the_whole_report():
     result = summarise(session.history)
     assert result.outcome == "nothing_valid"
     assert "The baseline cannot be used" in render(result)
+
+
+def test_a_refused_baseline_names_the_shape_where_it_failed():
+    run = Run(experiment())
+    session = run.drive(fleet(faults={BASELINE: Fault.WRONG}))
+    held_out = len(run.experiment.shapes.tune)
+    session.history.refused = replace(session.history.refused, shape=held_out)
+    result = summarise(session.history)
+    where = f"{run.experiment.shapes.held_out[0]}: {session.history.refused.detail}"
+    assert f"The baseline cannot be used: {where} (" in render(result)
+    assert outcome_text(result) == f"The baseline cannot be used: {where}."
 
 
 def test_a_run_that_has_just_begun_can_be_reported():
