@@ -13,6 +13,7 @@ from tuner.experiment.arguments import resolve_arguments
 from tuner.experiment.constants import Constants, changed_shapes, chosen_paths
 from tuner.experiment.contents import FromFile
 from tuner.experiment.model import Experiment, ShapeBinding
+from tuner.experiment.ties import Ties, ties, with_ties
 from tuner.expressions import ExpressionError
 from tuner.trial import Value
 
@@ -34,6 +35,8 @@ _TILES: tuple[Value, ...] = (3 * 16, 3 * 32, 3 * 64, 3 * 128)
 _CHOICES, _CHOICES_END = 8, 65
 """A size of which so few values below the end are in the domain (a stride, a width) has each alone,
 since a kernel may have a path for each."""
+_UNBOUNDED = -(2**40)
+"""A size that is in no domain which says how small it may be."""
 _SCALED = 16
 """Smaller sizes are strides and widths rather, and stay where others are scaled."""
 _OTHER_PATHS = 3
@@ -57,10 +60,13 @@ def odd_shapes(experiment: Experiment) -> tuple[ShapeBinding, ...]:
     - a tune shape's sizes in the same proportions, as a path for twice as many rows has a tail too;
     - each size alone: at the values above, tiny too, at remainders 1, 2, 4, 6 and 8 modulo 32, and
       at three whole tiles, and at every value if there are few up to 64; the others are a tune
-      shape's, of each combination of types in turn.
+      shape's, of each combination of types in turn;
+    - each size that the domain lets be 0 or less (a padding, a shift): at 0, also beside sizes just
+      below, at -1, and with the other sign.
 
-    Remainders count the steps in which the domain lets a size grow. Values are used again where
-    they can be: a template may be compiled for each.
+    Sizes that an equation of the domain ties to others follow these. Remainders count the steps in
+    which the domain lets a size grow. Values are used again where they can be: a template may be
+    compiled for each.
 
     Empty without a ``domain``, since then only the spec's own shapes are promised to work.
     """
@@ -76,8 +82,9 @@ def odd_shapes(experiment: Experiment) -> tuple[ShapeBinding, ...]:
 def _odd_shapes(experiment: Experiment) -> tuple[ShapeBinding, ...]:
     if not experiment.shapes.domain:
         return ()
-    base = experiment.shapes.tune[0].symbols
-    known = [shape.symbols for shape in (*experiment.shapes.tune, *experiment.shapes.held_out)]
+    base = _free(experiment, experiment.shapes.tune[0])
+    timed = (*experiment.shapes.tune, *experiment.shapes.held_out)
+    known = [_free(experiment, shape) for shape in timed]
     sizes = [name for name, value in base.items() if type(value) is int]
     below, tiny, small = dict(base), dict(base), dict(base)
     for name in sizes:
@@ -113,13 +120,17 @@ def _odd_shapes(experiment: Experiment) -> tuple[ShapeBinding, ...]:
             alone += _alone(experiment, around, name, [choice])
             if base[name] in choices:
                 alone += _alone(experiment, below, name, [choice])
+        for values in _not_above_zero(experiment, around, name):
+            alone += _alone(experiment, around, name, values)
+            alone += _alone(experiment, below, name, values[:1])
     square = _equal(experiment, base, sizes) if len(sizes) > 1 else []
     if len(sizes) > 2:
         for pair in combinations(sizes[:_MOST_ALONE], 2):
             square += _equal(experiment, next(bases), pair)
     alone += _proportional(experiment, base, sizes)
-    unique = {str(ShapeBinding(symbols)): symbols for symbols in (*found, *alone, *square)}
-    return tuple(ShapeBinding(symbols) for symbols in unique.values() if symbols not in known)
+    wanted = (symbols for symbols in (*found, *alone, *square) if symbols not in known)
+    shapes = (ShapeBinding(_whole(experiment, symbols)) for symbols in wanted)
+    return tuple({str(shape): shape for shape in shapes}.values())
 
 
 def every_shape(experiment: Experiment) -> tuple[ShapeBinding, ...]:
@@ -143,6 +154,24 @@ def shapes_with_changes(experiment: Experiment) -> tuple[tuple[ShapeBinding, Con
     return (*changed_shapes(experiment), *paths)
 
 
+def _ties(experiment: Experiment) -> Ties:
+    symbols = experiment.shapes.tune[0].symbols
+    sizes = frozenset(name for name, value in symbols.items() if type(value) is int)
+    return ties(experiment.shapes.domain, sizes)
+
+
+def _free(experiment: Experiment, shape: ShapeBinding) -> dict[str, Value]:
+    """The symbols of a shape that do not follow from others."""
+    tied = _ties(experiment)
+    return {name: value for name, value in shape.symbols.items() if name not in tied}
+
+
+def _whole(experiment: Experiment, symbols: Mapping[str, Value]) -> dict[str, Value]:
+    """All symbols, in the order of the spec's shapes."""
+    found = with_ties(symbols, _ties(experiment))
+    return {name: found[name] for name in experiment.shapes.tune[0].symbols}
+
+
 def _below(value: Value) -> list[int]:
     """Smaller sizes, primes first, those that leave seven of eight before others, nearest first.
 
@@ -155,7 +184,7 @@ def _below(value: Value) -> list[int]:
 def _smallest(experiment: Experiment) -> list[Mapping[str, Value]]:
     """The smallest tune shape of each combination of types and flags."""
     found: dict[tuple[Value, ...], Mapping[str, Value]] = {}
-    tune = (shape.symbols for shape in experiment.shapes.tune)
+    tune = (_free(experiment, shape) for shape in experiment.shapes.tune)
     for symbols in sorted(tune, key=lambda symbols: _elements(experiment, symbols)):
         found.setdefault(tuple(v for v in symbols.values() if type(v) is not int), symbols)
     return list(found.values())
@@ -183,6 +212,18 @@ def _alone(
 ) -> list[dict[str, Value]]:
     """``base`` with the first of ``values`` that is in the domain and not too large, if any."""
     return _fitting(experiment, base, ({**base, name: value} for value in values))
+
+
+def _not_above_zero(
+    experiment: Experiment, base: Mapping[str, Value], name: str
+) -> list[list[Value]]:
+    """0, -1 and numbers below, the size with the other sign first, if the domain says how small.
+
+    A domain without such a condition does not mean that numbers below 1 are defined.
+    """
+    if _in_domain(experiment, {**base, name: _UNBOUNDED}):
+        return []
+    return [[0], [-1], [n for n in (-int(base[name]), *range(-2, -_REACH, -1)) if n < -1]]
 
 
 def _equal(
@@ -304,7 +345,8 @@ def _grows(
 
 
 def _elements(experiment: Experiment, symbols: Mapping[str, Value]) -> int:
-    return sum(a.elements for a in resolve_arguments(experiment, symbols) if a.is_buffer)
+    whole = _whole(experiment, symbols)
+    return sum(a.elements for a in resolve_arguments(experiment, whole) if a.is_buffer)
 
 
 def _first(
@@ -319,12 +361,20 @@ def _first(
 
 def _inside(experiment: Experiment, symbols: Mapping[str, Value]) -> bool:
     try:
-        if not all(condition.evaluate(symbols) for condition in experiment.shapes.domain):
+        if not _in_domain(experiment, symbols):
             return False
-        filled = _filled(experiment, symbols)
-    except (ExpressionError, SpecError):
+        filled = _filled(experiment, _whole(experiment, symbols))
+    except SpecError:
         return False
     return not filled or filled == _filled(experiment, experiment.shapes.tune[0].symbols)
+
+
+def _in_domain(experiment: Experiment, symbols: Mapping[str, Value]) -> bool:
+    try:
+        whole = _whole(experiment, symbols)
+        return all(condition.evaluate(whole) for condition in experiment.shapes.domain)
+    except ExpressionError:
+        return False
 
 
 def _filled(experiment: Experiment, symbols: Mapping[str, Value]) -> list[tuple[object, ...]]:

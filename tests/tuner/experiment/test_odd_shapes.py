@@ -158,5 +158,45 @@ def test_a_size_of_few_values_has_each_alone_and_its_largest_beside_small_ones(t
     assert {one["b"] for one in found if one == {**below, "b": one["b"]}} >= {1, 2, 4, 5, 6, 7}
 
 
+PADDED = """
+version: 1
+name: padded
+kernel: {language: opencl, source: affine.cl, entry: affine, launch: {grid: [n], block: [1]}}
+arguments:
+  - {name: out, kind: out, dtype: float32, shape: [n]}
+  - {name: x, kind: in, dtype: float32, shape: [n]}
+  - {name: y, kind: in, dtype: float32, shape: [n]}
+shapes:
+  domain: ["1 <= n", "n <= 5000", "0 <= pad", "-n < shift", "shift < n", "steps < 9"]
+  tune: [{n: 1024, pad: 2, shift: 5, steps: 3}]
+"""
+
+
+def test_a_size_that_may_be_0_or_less_is(tmp_path) -> None:
+    gemm(tmp_path)
+    (tmp_path / "experiment.yaml").write_text(PADDED)
+    found = [one.symbols for one in odd_shapes(load_experiment(tmp_path / "experiment.yaml"))]
+    base = {"n": 1024, "pad": 2, "shift": 5, "steps": 3}
+    assert {one["pad"] for one in found if one["pad"] < 1 and one == {**base, "pad": 0}} == {0}
+    shifts = {one["shift"] for one in found if one == {**base, "shift": one["shift"]}}
+    assert {shift for shift in shifts if shift < 1} == {0, -1, -5}
+    assert {"n": 991, "pad": 0, "shift": 3, "steps": 2} in found, "beside sizes just below"
+    assert all(one["pad"] >= 0 for one in found)
+    assert all(one["steps"] >= 1 for one in found), "the domain does not say how few"
+
+
+def test_a_size_that_an_equation_ties_to_others_follows_them() -> None:
+    folder = Path("tests/exploits/experiments/tied")
+    found = [one.symbols for one in odd_shapes(load_experiment(folder / "experiment.yaml"))]
+    assert found[:4] == [
+        {"batch": 3, "seq": 239, "tokens": 717},
+        {"batch": 1, "seq": 1, "tokens": 1},
+        {"batch": 34, "seq": 258, "tokens": 8772},
+        {"batch": 10916, "seq": 6, "tokens": 65496},
+    ]
+    assert all(one["tokens"] == one["batch"] * one["seq"] for one in found)
+    assert {one["seq"] % 32 for one in found if one["batch"] == 4} >= {1, 2, 4, 6, 8}
+
+
 def test_larger_sizes_are_also_less_by_one_factor(tmp_path) -> None:
     assert {"m": 31, "n": 31, "k": 62, "lda": 62, "b": 5} in gemm(tmp_path)
