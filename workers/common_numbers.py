@@ -1,7 +1,7 @@
 """Numbers that several arguments hold: kernels find them, count them, or have a path for them.
 
-A search finds what it looks for, and an element is exactly a threshold: where each argument is
-drawn for itself, that hardly happens.
+A search finds what it looks for, an element is exactly a threshold, two points are one: where each
+argument is drawn for itself, that hardly happens.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from workers.elements import is_float, numpy_dtype
 from workers.inputs import independent
 
 _SHARE = 0.25
-"""Elements of an array that other arguments hold too."""
+"""Elements, or else rows, of an array that other arguments hold too."""
 
 
 def with_common_numbers(
@@ -27,7 +27,7 @@ def with_common_numbers(
 ) -> NDArray[Any]:
     """Drawn contents of which some elements are numbers of other arguments, within the range.
 
-    Of an array with the same rows they come from the same row.
+    Of an array with the same rows they come from the same row. Some rows are whole rows of others.
 
     Args:
         contents: of one argument.
@@ -54,7 +54,24 @@ def with_common_numbers(
             taken = rng.choice(source.reshape(-1), count)
         allowed = _allowed(taken, argument)
         found[tuple(axis[allowed] for axis in places)] = taken[allowed]
+    for source in sources:
+        if found.ndim > 1 and source.shape[-1] == found.shape[-1]:
+            _share_rows(found, source, argument, rng)
     return found
+
+
+def _share_rows(
+    found: NDArray[Any],
+    source: NDArray[Any],
+    argument: ResolvedArgument,
+    rng: np.random.Generator,
+) -> None:
+    """Replace some rows by rows of a source: by the same ones, if it has as many."""
+    rows, given = (array.reshape(-1, array.shape[-1]) for array in (found, source))
+    here = np.nonzero(rng.random(len(rows)) < _SHARE)[0]
+    taken = given[here if len(given) == len(rows) else rng.integers(len(given), size=len(here))]
+    allowed = _allowed(taken, argument).all(axis=1)
+    rows[here[allowed]] = taken[allowed]
 
 
 def _allowed(values: NDArray[Any], argument: ResolvedArgument) -> NDArray[np.bool_]:

@@ -38,6 +38,7 @@ Distribution = Literal[
     "same",
     "tiny",
     "assorted",
+    "parts",
 ]
 """``large``, ``small``: magnitudes :data:`LARGE` or :data:`SMALL` times as great.
 
@@ -54,6 +55,7 @@ integers so near to each other that floats do not tell them apart.
 ``ends`` normal floats are above zero, so that their sums do not cancel;
 ``tiny``: magnitudes :data:`TINY` times as great.
 ``assorted``: each row has one of :data:`ROWS`; the extremes of every second one are at its end.
+``parts``: as if consecutive elements were such rows, whatever shape the array has.
 """
 
 ROWS: tuple[tuple[Distribution, int], ...] = (

@@ -52,6 +52,9 @@ _BLOCK = 2_097_143
 _BY_ROWS = ("assorted", "outliers", "specials")
 """Distributions in which the elements of a row have something in common, or its end is special."""
 _WITH_TINY = ("bfloat16", "float32", "float64")
+_PART, _PARTS = 256, 16
+"""Elements of which a part of an array is of one kind, as many as blocks of threads have; fewer
+where there were less than so many parts."""
 _FLIPS = 2
 """Few enough elements change that a hash of a part of the inputs misses some."""
 _PLACES = 3
@@ -157,6 +160,8 @@ def applies(argument: ResolvedArgument, distribution: Distribution) -> bool:
     match distribution:
         case "assorted":
             return math.prod(argument.shape[:-1]) > 1
+        case "parts":
+            return argument.elements > 1
         case "default":
             return True
         case "large" | "outliers":
@@ -276,6 +281,8 @@ def _values(
         return np.zeros(shape)
     if distribution == "assorted":
         return _assorted(argument, rng)
+    if distribution == "parts":
+        return _in_parts(argument, rng)
     if distribution == "ends" and argument.range is not None:
         return np.where(rng.random(shape) < 0.5, *argument.range)
     if distribution in ("low", "high"):
@@ -343,6 +350,13 @@ def _assorted(argument: ResolvedArgument, rng: np.random.Generator) -> NDArray[A
         found[here] = on_side(argument, values, side) if side else values
     found[1::2] = ending_in_extremes(found[1::2])
     return found.reshape(argument.shape)
+
+
+def _in_parts(argument: ResolvedArgument, rng: np.random.Generator) -> NDArray[Any]:
+    """Consecutive elements of one kind: a kernel may leave out tiles that are zero in one array."""
+    length = min(_PART, -(-argument.elements // _PARTS))
+    rows = replace(argument, shape=(-(-argument.elements // length), length))
+    return _assorted(rows, rng).reshape(-1)[: argument.elements].reshape(argument.shape)
 
 
 def _unlike(

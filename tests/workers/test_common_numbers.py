@@ -35,6 +35,17 @@ def test_numbers_of_an_array_with_the_same_rows_come_from_the_same_row() -> None
     assert len(rows) > 64
 
 
+def test_some_rows_are_rows_of_another_array() -> None:
+    other = drawn(argument(), label="b")
+    _, after = shared(argument(), [other])
+    assert 8 < (after == other).all(axis=1).sum() < 24, "the same ones, where there are as many"
+    _, after = shared(argument(), [other[:5], np.ones(32, np.float32)])
+    whole = {tuple(row) for row in after} & {*map(tuple, other[:5]), (1.0,) * 32}
+    assert len(whole) >= 4
+    before, after = shared(argument(range=(-1, 1)), [np.full((2, 32), 3, np.float32)])
+    assert np.array_equal(before, after)
+
+
 def test_what_the_range_excludes_or_has_another_type_is_left_out() -> None:
     for given, others, scalars in (
         (argument(range=(-1, 1)), (), [scalar(2.0), scalar(7, "int32")]),

@@ -227,6 +227,18 @@ def test_rows_of_several_kinds_are_together(given) -> None:
     assert not applies(argument(shape=(64,)), "assorted")
 
 
+@pytest.mark.parametrize("shape", [(4096,), (64, 70), (3, 4, 99)])
+def test_parts_of_several_kinds_do_not_depend_on_rows(shape) -> None:
+    values = drawn(argument(shape=shape), "parts")
+    assert values.shape == shape
+    zero = np.flatnonzero(values.reshape(-1) == 0)
+    runs = np.split(zero, np.flatnonzero(np.diff(zero) > 1) + 1)
+    assert max(map(len, runs)) >= 64
+    assert values.min() < 0 < 20 < values.max()
+    assert drawn(argument(shape=(2,)), "parts").shape == (2,)
+    assert not applies(argument(shape=(1,)), "parts")
+
+
 @pytest.mark.parametrize("dtype", ["bool", "uint64"])
 def test_rows_without_negative_numbers_are_of_the_kinds_that_are_left(dtype) -> None:
     values = drawn(argument(dtype=dtype), "assorted")

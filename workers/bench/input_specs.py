@@ -41,6 +41,7 @@ _DISTRIBUTIONS: dict[Distribution, str] = {
     "sides apart": "each array on one side of zero",
     "same": "one integer throughout",
     "tiny": "tiny magnitudes",
+    "parts": "parts of several kinds",
 }
 """Labels by distribution, which are the keys of their random streams as well."""
 
