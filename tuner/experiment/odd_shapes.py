@@ -4,17 +4,15 @@ Finalists are checked on them; they are never searched or timed. Also the number
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from itertools import combinations, cycle, islice
 from math import gcd
 
 from tuner.backends.registry import traits_of
-from tuner.errors import SpecError
-from tuner.experiment.arguments import resolve_arguments
 from tuner.experiment.constants import Constants, changed_shapes, chosen_paths
-from tuner.experiment.contents import FromFile
+from tuner.experiment.domain import all_symbols, elements, free_symbols, inside, meets_conditions
 from tuner.experiment.model import Experiment, ShapeBinding
-from tuner.experiment.ties import Ties, ties, with_ties
-from tuner.expressions import ExpressionError
 from tuner.trial import Value
 
 _REACH = 512
@@ -32,6 +30,11 @@ a small one, and of one with whole vectors. Kernels that read several elements a
 wrong at each of these alone."""
 _TILES: tuple[Value, ...] = (3 * 16, 3 * 32, 3 * 64, 3 * 128)
 """Three whole tiles: an odd number, and fewer than some pipelines have stages."""
+_FEW_TILES: tuple[Value, ...] = (32, 128)
+"""One or two whole tiles: a loop that reads ahead may count on more."""
+_TIMES = (3, 2)
+"""By how many times the longest tune size is exceeded by one that is as aligned: a path for whole
+tiles may have room for as many only."""
 _CHOICES, _CHOICES_END = 8, 65
 """A size of which so few values below the end are in the domain (a stride, a width) has each alone,
 since a kernel may have a path for each."""
@@ -58,13 +61,14 @@ def odd_shapes(experiment: Experiment) -> tuple[ShapeBinding, ...]:
       the very end of the domain, if that is near: an array or a counter may be one too small;
     - all sizes equal, and of three or more each two of them;
     - a tune shape's sizes in the same proportions, as a path for twice as many rows has a tail too;
-    - each size alone: at the values above, tiny too, at remainders 1, 2, 4, 6 and 8 modulo 32, and
-      at three whole tiles, and at every value if there are few up to 64; the others are a tune
-      shape's, of each combination of types in turn;
+    - each size alone: at the values above, tiny too, at remainders 1, 2, 4, 6 and 8 modulo 32, at
+      one and three whole tiles and at three times the longest, and at every value if there are few
+      up to 64; the others are a tune shape's, of each combination of types in turn;
     - each size that the domain lets be 0 or less (a padding, a shift): at 0, also beside sizes just
       below, at -1, and with the other sign.
 
-    Sizes that an equation of the domain ties to others follow these. Remainders count the steps in
+    Those in which all sizes differ are there for each combination of types and flags. Sizes that an
+    equation of the domain ties to others follow these. Remainders count the steps in
     which the domain lets a size grow. Values are used again where they can be: a template may be
     compiled for each.
 
@@ -82,9 +86,74 @@ def odd_shapes(experiment: Experiment) -> tuple[ShapeBinding, ...]:
 def _odd_shapes(experiment: Experiment) -> tuple[ShapeBinding, ...]:
     if not experiment.shapes.domain:
         return ()
-    base = _free(experiment, experiment.shapes.tune[0])
     timed = (*experiment.shapes.tune, *experiment.shapes.held_out)
-    known = [_free(experiment, shape) for shape in timed]
+    known = [free_symbols(experiment, shape) for shape in timed]
+    base = known[0]
+    sizes = [name for name, value in base.items() if type(value) is int]
+    around, *others = (_around(experiment, alike) for alike in _by_types(known))
+    found = [shape for each in (around, *others) for shape in each.shapes]
+    bases = cycle(_smallest(experiment))
+    alone: list[dict[str, Value]] = []
+    for number, name in enumerate(sizes):
+        longest = max(int(shape.symbols[name]) for shape in experiment.shapes.tune)
+        given: list[tuple[list[Value], int | None]] = [
+            ([around.below[name]], 1),
+            ([symbols[name] for symbols in around.larger], _LARGER),
+            ([symbols[name] for symbols in around.far[name]], _FAR),
+            ([around.tiny[name]], None),
+            ([around.small[name]], None),
+            ([], _VECTORS),
+            *(([size], None) for size in (*_TILES, *_FEW_TILES)),
+            ([times * longest for times in _TIMES], None),
+        ]
+        for values, remainder in given[: None if number < _MOST_ALONE else _FEWER]:
+            beside = next(bases)
+            if remainder is not None:
+                values = [*values, *_at(experiment, beside, name, remainder)]
+            alone += _alone(experiment, beside, name, values)
+        beside = next(bases)
+        choices = [n for n in range(1, _CHOICES_END) if inside(experiment, {**beside, name: n})]
+        for choice in choices if len(choices) <= _CHOICES else ():
+            alone += _alone(experiment, beside, name, [choice])
+            if base[name] in choices:
+                alone += _alone(experiment, around.below, name, [choice])
+        for values in _not_above_zero(experiment, beside, name):
+            alone += _alone(experiment, beside, name, values)
+            alone += _alone(experiment, around.below, name, values[:1])
+    square = _equal(experiment, base, sizes) if len(sizes) > 1 else []
+    if len(sizes) > 2:
+        for pair in combinations(sizes[:_MOST_ALONE], 2):
+            square += _equal(experiment, next(bases), pair)
+    alone += _proportional(experiment, base, sizes)
+    wanted = (symbols for symbols in (*found, *alone, *square) if symbols not in known)
+    shapes = (ShapeBinding(all_symbols(experiment, symbols)) for symbols in wanted)
+    return tuple({str(shape): shape for shape in shapes}.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Around:
+    """Shapes around timed ones of the same types, all sizes changed together.
+
+    ``far`` has for each size those in which it is far larger, ``among_least`` those in which all
+    others are as small as may be.
+    """
+
+    below: Mapping[str, Value]
+    tiny: Mapping[str, Value]
+    small: Mapping[str, Value]
+    larger: list[dict[str, Value]]
+    far: Mapping[str, list[dict[str, Value]]]
+    among_least: Mapping[str, list[dict[str, Value]]]
+
+    @property
+    def shapes(self) -> list[Mapping[str, Value]]:
+        """All but the small one."""
+        far = [shape for n in self.far for shape in (*self.far[n], *self.among_least[n])]
+        return [self.below, self.tiny, *self.larger, *far]
+
+
+def _around(experiment: Experiment, known: Sequence[Mapping[str, Value]]) -> _Around:
+    base = known[0]
     sizes = [name for name, value in base.items() if type(value) is int]
     below, tiny, small = dict(base), dict(base), dict(base)
     for name in sizes:
@@ -92,45 +161,28 @@ def _odd_shapes(experiment: Experiment) -> tuple[ShapeBinding, ...]:
         tiny[name] = _first(experiment, tiny, name, range(1, _REACH))
         values = [_SMALL * _step(experiment, small, name), *range(_SMALL, _REACH)]
         small[name] = _first(experiment, small, name, values)
-    larger = _larger(experiment, known)
-    found = [below, tiny, *larger]
-    bases = cycle(_smallest(experiment))
-    alone: list[dict[str, Value]] = []
-    for number, name in enumerate(sizes):
-        far = _far(experiment, small, known, name)
-        among_least = (_raised(experiment, tiny, name, int(one[name])) for one in far[:1])
-        found += [*far, *filter(None, among_least)]
-        given: list[tuple[list[Value], int | None]] = [
-            ([below[name]], 1),
-            ([symbols[name] for symbols in larger], _LARGER),
-            ([symbols[name] for symbols in far], _FAR),
-            ([tiny[name]], None),
-            ([small[name]], None),
-            ([], _VECTORS),
-            *(([size], None) for size in _TILES),
-        ]
-        for values, remainder in given[: None if number < _MOST_ALONE else _FEWER]:
-            around = next(bases)
-            if remainder is not None:
-                values = [*values, *_at(experiment, around, name, remainder)]
-            alone += _alone(experiment, around, name, values)
-        around = next(bases)
-        choices = [n for n in range(1, _CHOICES_END) if _inside(experiment, {**around, name: n})]
-        for choice in choices if len(choices) <= _CHOICES else ():
-            alone += _alone(experiment, around, name, [choice])
-            if base[name] in choices:
-                alone += _alone(experiment, below, name, [choice])
-        for values in _not_above_zero(experiment, around, name):
-            alone += _alone(experiment, around, name, values)
-            alone += _alone(experiment, below, name, values[:1])
-    square = _equal(experiment, base, sizes) if len(sizes) > 1 else []
-    if len(sizes) > 2:
-        for pair in combinations(sizes[:_MOST_ALONE], 2):
-            square += _equal(experiment, next(bases), pair)
-    alone += _proportional(experiment, base, sizes)
-    wanted = (symbols for symbols in (*found, *alone, *square) if symbols not in known)
-    shapes = (ShapeBinding(_whole(experiment, symbols)) for symbols in wanted)
-    return tuple({str(shape): shape for shape in shapes}.values())
+    far = {name: _far(experiment, small, known, name) for name in sizes}
+    least = {
+        name: [_raised(experiment, tiny, name, int(shape[name])) for shape in shapes[:1]]
+        for name, shapes in far.items()
+    }
+    return _Around(
+        below=below,
+        tiny=tiny,
+        small=small,
+        larger=_larger(experiment, known),
+        far=far,
+        among_least={name: list(filter(None, shapes)) for name, shapes in least.items()},
+    )
+
+
+def _by_types(known: Sequence[Mapping[str, Value]]) -> list[list[Mapping[str, Value]]]:
+    """The shapes of each combination of types and flags: a kernel may have a path for each."""
+    found: dict[tuple[Value, ...], list[Mapping[str, Value]]] = {}
+    for symbols in known:
+        types = tuple(value for value in symbols.values() if type(value) is not int)
+        found.setdefault(types, []).append(symbols)
+    return list(found.values())
 
 
 def every_shape(experiment: Experiment) -> tuple[ShapeBinding, ...]:
@@ -154,24 +206,6 @@ def shapes_with_changes(experiment: Experiment) -> tuple[tuple[ShapeBinding, Con
     return (*changed_shapes(experiment), *paths)
 
 
-def _ties(experiment: Experiment) -> Ties:
-    symbols = experiment.shapes.tune[0].symbols
-    sizes = frozenset(name for name, value in symbols.items() if type(value) is int)
-    return ties(experiment.shapes.domain, sizes)
-
-
-def _free(experiment: Experiment, shape: ShapeBinding) -> dict[str, Value]:
-    """The symbols of a shape that do not follow from others."""
-    tied = _ties(experiment)
-    return {name: value for name, value in shape.symbols.items() if name not in tied}
-
-
-def _whole(experiment: Experiment, symbols: Mapping[str, Value]) -> dict[str, Value]:
-    """All symbols, in the order of the spec's shapes."""
-    found = with_ties(symbols, _ties(experiment))
-    return {name: found[name] for name in experiment.shapes.tune[0].symbols}
-
-
 def _below(value: Value) -> list[int]:
     """Smaller sizes, primes first, those that leave seven of eight before others, nearest first.
 
@@ -183,19 +217,17 @@ def _below(value: Value) -> list[int]:
 
 def _smallest(experiment: Experiment) -> list[Mapping[str, Value]]:
     """The smallest tune shape of each combination of types and flags."""
-    found: dict[tuple[Value, ...], Mapping[str, Value]] = {}
-    tune = (_free(experiment, shape) for shape in experiment.shapes.tune)
-    for symbols in sorted(tune, key=lambda symbols: _elements(experiment, symbols)):
-        found.setdefault(tuple(v for v in symbols.values() if type(v) is not int), symbols)
-    return list(found.values())
+    tune = [free_symbols(experiment, shape) for shape in experiment.shapes.tune]
+    size = partial(elements, experiment)
+    return sorted((min(alike, key=size) for alike in _by_types(tune)), key=size)
 
 
 def _step(experiment: Experiment, symbols: Mapping[str, Value], name: str) -> int:
     """The least change of a size that the domain allows."""
     size = int(symbols[name])
     steps = (change for n in range(1, _REACH) for change in (n, -n))
-    inside = (n for n in steps if _inside(experiment, {**symbols, name: size + n}))
-    return abs(next(inside, 1))
+    fits = (n for n in steps if inside(experiment, {**symbols, name: size + n}))
+    return abs(next(fits, 1))
 
 
 def _at(
@@ -221,7 +253,7 @@ def _not_above_zero(
 
     A domain without such a condition does not mean that numbers below 1 are defined.
     """
-    if _in_domain(experiment, {**base, name: _UNBOUNDED}):
+    if meets_conditions(experiment, {**base, name: _UNBOUNDED}):
         return []
     return [[0], [-1], [n for n in (-int(base[name]), *range(-2, -_REACH, -1)) if n < -1]]
 
@@ -253,8 +285,8 @@ def _fitting(
     experiment: Experiment, base: Mapping[str, Value], shapes: Iterable[dict[str, Value]]
 ) -> list[dict[str, Value]]:
     """The first of ``shapes`` that is in the domain and not much larger than ``base``, if any."""
-    most = max(_FAR_GROWTH * _elements(experiment, base), _FAR_ELEMENTS)
-    fits = (s for s in shapes if _inside(experiment, s) and _elements(experiment, s) <= most)
+    most = max(_FAR_GROWTH * elements(experiment, base), _FAR_ELEMENTS)
+    fits = (s for s in shapes if inside(experiment, s) and elements(experiment, s) <= most)
     return list(islice(fits, 1))
 
 
@@ -264,7 +296,7 @@ def _larger(experiment: Experiment, known: Sequence[Mapping[str, Value]]) -> lis
         name: max(int(symbols[name]) for symbols in known) if type(value) is int else value
         for name, value in known[0].items()
     }
-    several = sorted(known, key=lambda symbols: -_elements(experiment, symbols))
+    several = sorted(known, key=lambda symbols: -elements(experiment, symbols))
     for symbols in (largest, *several):
         found = dict(symbols)
         for name, value in symbols.items():
@@ -274,7 +306,7 @@ def _larger(experiment: Experiment, known: Sequence[Mapping[str, Value]]) -> lis
                     *range(value + 1, value + _REACH),
                 ]
                 found[name] = _first(experiment, found, name, above)
-        fits = _inside(experiment, found) and _elements(experiment, found) <= _MOST_ELEMENTS
+        fits = inside(experiment, found) and elements(experiment, found) <= _MOST_ELEMENTS
         if fits and found not in known:
             return [found]
     return []
@@ -318,7 +350,7 @@ def _raised(
     alone = {**symbols, name: size}
     smaller = [other for other, value in alone.items() if type(value) is int and value < size]
     shapes = (alone, *({**alone, other: size} for other in smaller))
-    return next((shape for shape in shapes if _inside(experiment, shape)), None)
+    return next((shape for shape in shapes if inside(experiment, shape)), None)
 
 
 def _largest(
@@ -337,16 +369,11 @@ def _grows(
     experiment: Experiment, symbols: Mapping[str, Value], further: Mapping[str, Value]
 ) -> bool:
     """Whether ``further`` is in the domain and larger than ``symbols``, but not too large."""
-    if not _inside(experiment, further):
+    if not inside(experiment, further):
         return False
     gpu = traits_of(experiment.kernel.language).gpu_only
     most = _FAR_ELEMENTS_ON_GPU if gpu else _FAR_ELEMENTS
-    return _elements(experiment, symbols) < _elements(experiment, further) <= most
-
-
-def _elements(experiment: Experiment, symbols: Mapping[str, Value]) -> int:
-    whole = _whole(experiment, symbols)
-    return sum(a.elements for a in resolve_arguments(experiment, whole) if a.is_buffer)
+    return elements(experiment, symbols) < elements(experiment, further) <= most
 
 
 def _first(
@@ -354,39 +381,9 @@ def _first(
 ) -> Value:
     """The first of ``values`` that keeps the shape in the domain, or else its present one."""
     for value in values:
-        if _inside(experiment, {**symbols, name: value}):
+        if inside(experiment, {**symbols, name: value}):
             return value
     return symbols[name]
-
-
-def _inside(experiment: Experiment, symbols: Mapping[str, Value]) -> bool:
-    try:
-        if not _in_domain(experiment, symbols):
-            return False
-        filled = _filled(experiment, _whole(experiment, symbols))
-    except SpecError:
-        return False
-    return not filled or filled == _filled(experiment, experiment.shapes.tune[0].symbols)
-
-
-def _in_domain(experiment: Experiment, symbols: Mapping[str, Value]) -> bool:
-    try:
-        whole = _whole(experiment, symbols)
-        return all(condition.evaluate(whole) for condition in experiment.shapes.domain)
-    except ExpressionError:
-        return False
-
-
-def _filled(experiment: Experiment, symbols: Mapping[str, Value]) -> list[tuple[object, ...]]:
-    """The arguments that are filled from files and cannot vary: shape and file.
-
-    Those that can are floats with a file for each shape, whose numbers are repeated.
-    """
-    return [
-        (*argument.shape, argument.fill.file)
-        for argument in resolve_arguments(experiment, symbols)
-        if isinstance(argument.fill, FromFile) and not argument.repeats
-    ]
 
 
 def _is_prime(number: int) -> bool:

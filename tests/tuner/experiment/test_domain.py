@@ -1,4 +1,4 @@
-from tuner.experiment.ties import ties, with_ties
+from tuner.experiment.domain import ties, with_ties
 from tuner.expressions import Expression
 
 
