@@ -15,6 +15,7 @@ That process runs :func:`main` of this module.
 import importlib.util
 import inspect
 import json
+import math
 import tempfile
 import threading
 import traceback
@@ -44,7 +45,7 @@ _KINDS = "fiub"
 FEW = 16
 """Fewer numbers do not show how large they usually are."""
 _ROUNDED, _CHANGES = 3, 8.0
-"""How often inputs are rounded, and how many times the largest change a sum's error may be."""
+"""How often inputs are rounded, and how many times the largest change an error may be at least."""
 _HALF_STEP = (2.0**-24, 2.0**-53)
 """Half a step between numbers near 1: of float32, also for narrower types, and of float64."""
 _KEPT_BYTES, _HEAP_BYTES = 256 << 20, 128 << 20
@@ -167,7 +168,8 @@ def rounding_errors(
     """What rounding may make of the outputs of a few floats, by output.
 
     A sum of many numbers may be near 0, and its own size says nothing of its error then. Each input
-    is rounded up or down at random, three times; a right kernel is off by a few times the change.
+    is rounded up or down at random, three times; a right kernel is off by a few times the change,
+    or by as many as the square root of the terms: each addition rounds what it has summed up.
     ``outputs`` are the reference's for these ``inputs``.
     """
     few = [a for a in arguments if a.is_output and a.elements < FEW and is_float(a.dtype)]
@@ -188,7 +190,9 @@ def rounding_errors(
             with np.errstate(all="ignore"):
                 change = np.abs(found[name].astype(np.float64) - outputs[name])
             changes[name] = max(most, float(change[np.isfinite(change)].max(initial=0.0)))
-    return {name: _CHANGES * most for name, most in changes.items()}
+    most_inputs = max((inputs[a.name].size for a in floats), default=0)
+    terms = {a.name: most_inputs / max(1, a.elements) for a in few}
+    return {n: max(_CHANGES, math.sqrt(terms[n])) * most for n, most in changes.items()}
 
 
 def reference_outputs(

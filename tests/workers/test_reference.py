@@ -78,8 +78,9 @@ def test_what_rounding_makes_of_a_sum_follows_its_terms_not_its_size(
     text = function("def f(x):\n    return x.sum(axis=1)")
     found = rounding_errors(process, text, arguments, {"x": x}, sums)
     assert found.keys() == ({"out"} if rounds else set())
-    error = np.linalg.norm(x) * 2.0**-24  # what so many independent roundings add up to
-    assert not rounds or 1.0 < found["out"] / error < 40.0
+    if rounds:
+        one_by_one = float(np.cumsum(x[0])[-1])
+        assert abs(one_by_one - sums["out"][0]) < found["out"] < 10.0, "a term is about 1000"
 
 
 @pytest.mark.parametrize(
