@@ -58,7 +58,7 @@ REMEDIES = {
     Code.ILLEGAL_ADDRESS: _BOUNDS,
     Code.TRAP: _REPRODUCE,
     Code.CRASH: _BOUNDS,
-    Code.HANG: "check the template's loops and barriers",
+    Code.HANG: "check the template's loops and barriers, or what makes it so much slower",
     Code.OUT_OF_MEMORY: "use smaller shapes or less scratch memory, or unroll less",
     Code.WRONG_RESULT: "check the template at that shape (tails, barriers), or the tolerance",
     Code.DISAGREES: "correct the kernel, its reference or the tolerance",

@@ -191,6 +191,7 @@ class Launcher:
             order=burst.order,
             poison=None if burst.keep_outputs else self._poison(),
             deadline=self._deadline(loaded, shape),
+            other_deadline=self._other_deadline(shape),
             inspect=burst.inspect,
             expected={} if self._prep.device.is_cpu or burst.inspect is None else expected,
             read_telemetry=read_telemetry,
@@ -230,6 +231,11 @@ class Launcher:
             return launches * self._deadlines.control
         baseline_ns = known.get(shape) or max(known.values())
         return launches * self._deadlines.of(baseline_ns, buffer_bytes(self._prep.arguments[shape]))
+
+    def _other_deadline(self, shape: int) -> float | None:
+        """Seconds for all launches of a burst but one, once the baseline's time is known."""
+        baseline_ns = self._prep.baseline_ns.get(shape)
+        return None if baseline_ns is None else self._deadlines.other(baseline_ns)
 
     def _poison(self) -> int:
         self._ordinary = not self._ordinary

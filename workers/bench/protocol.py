@@ -118,7 +118,8 @@ class RunBurst:
     first forgets what it has learnt of branches. Answered by :class:`BurstReply`, with the device's
     state if ``read_telemetry``.
 
-    Each launch may take ``deadline`` seconds, to which the supervisor holds it.
+    A launch may take ``deadline`` seconds, and all but one ``other_deadline`` if there is one, to
+    which the supervisor holds them.
     """
 
     kind: Literal["burst"] = "burst"
@@ -126,6 +127,7 @@ class RunBurst:
     order: tuple[int, ...]
     poison: int | None
     deadline: float
+    other_deadline: float | None = None
     inspect: int | None = None
     expected: Mapping[str, Expected] = field(default_factory=dict)
     read_telemetry: bool = False

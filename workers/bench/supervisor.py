@@ -178,9 +178,7 @@ class Supervisor:
         answers: list[tuple[protocol.BurstReply, list[bytes], float] | DeviceFailure] = []
         try:
             for one in requests:
-                launches = len(one.order)
-                deadline = self._deadlines.burst(one.deadline, launches, slowest_ns)
-                found = self._receive_burst(deadline)
+                found = self._receive_burst(self._seconds(one, len(one.order), slowest_ns))
                 answers.append(found)
                 slowest_ns = max([slowest_ns, *found[0].times])
         except DeviceFailure as failure:
@@ -198,13 +196,16 @@ class Supervisor:
             inspection = seen if one.inspects else None
             yield BurstResult(reply.times, wall_ns, inspection, reply.vitals)
 
+    def _seconds(self, one: protocol.RunBurst, launches: int, slowest_ns: float) -> float:
+        """How long so many launches may take."""
+        return self._deadlines.burst(one.deadline, one.other_deadline, launches, slowest_ns)
+
     def launch_ahead(self, one: protocol.RunBurst, slowest_ns: float = 0.0) -> None:
         """Restore and launch before the next request, with which a failure comes.
 
         Nothing is inspected, and its times are of no interest.
         """
-        deadline = self._deadlines.burst(one.deadline, len(one.order), slowest_ns)
-        self._hold(one, deadline)
+        self._hold(one, self._seconds(one, len(one.order), slowest_ns))
 
     def measure_energy(
         self, one: protocol.RunBurst, settle: float, seconds: float, slowest_ns: float
@@ -225,7 +226,7 @@ class Supervisor:
             at_most=settle + _ENERGY_PATIENCE * seconds,
         )
         launches = 2 * protocol.REPEATS * len(one.order)  # some are queued ahead
-        deadline = self._deadlines.burst(one.deadline, launches, slowest_ns) + 2 * request.at_most
+        deadline = self._seconds(one, launches, slowest_ns) + 2 * request.at_most
         self._ask([request], deadline)
         reply, _ = self._receive(deadline)
         if not isinstance(reply, protocol.EnergyMeasured):

@@ -33,6 +33,11 @@ HANGS_LATER = "global int runs[65536];\n" + GOOD.replace(
     "if (i < n)", "while (runs[i] > 4) out[i] = runs[i]; runs[i]++; if (i < n)"
 )
 
+HOPELESS = GOOD.replace(
+    "if (i < n)", "volatile int k = 0; while (i == 0 && k < 1000000000) ++k; if (i < n)"
+)
+"""It takes some tenths of a second, thousands of times as long as the baseline."""
+
 WRONG_THEN_CRASHES = "global int runs[65536];\n" + GOOD.replace(
     "if (i < n)", "if (runs[i]++ > 2) *(volatile global int *)(ulong)n = 1; if (i < n)"
 ).replace("2 * x[i]", "3 * x[i]")
@@ -221,6 +226,14 @@ def test_a_kernel_that_hangs_within_a_burst_costs_its_deadline(laboratory) -> No
     assert time.monotonic() - began < 6.0, "not one deadline for each launch of the burst"
 
 
+def test_a_hopelessly_slow_kernel_costs_little_more_than_a_hang(laboratory) -> None:
+    began = time.monotonic()
+    outcome = laboratory.outcome(HOPELESS)
+    assert isinstance(outcome, Rejected)
+    assert outcome.code == Code.HANG
+    assert time.monotonic() - began < 6.0, "its bursts would take 5 s each"
+
+
 @pytest.mark.parametrize("apart", [True, False])
 def test_what_is_wrong_before_it_crashes_is_told_first(laboratory, monkeypatch, apart) -> None:
     real = Supervisor.run_bursts
@@ -323,13 +336,14 @@ def test_deadlines_follow_the_baseline() -> None:
     assert deadlines.of(1e3) == 1.0
     assert deadlines.of(1e8) == pytest.approx(20.0)
     assert deadlines.of(1e3, 4 << 30) == pytest.approx(16.0), "a mixed burst reads its files"
-    assert deadlines.burst(20.0, 3, 0.0) == pytest.approx(60.0)
+    assert deadlines.burst(20.0, None, 3, 0.0) == pytest.approx(60.0)
 
 
 def test_a_hang_in_a_long_burst_costs_little_more_than_one_launch() -> None:
     deadlines = Deadlines(launch=1.0, factor=200.0, slower=10.0)
-    assert deadlines.burst(1.0, 101, 2e3) == pytest.approx(1.002)
-    assert deadlines.burst(1.0, 3, 1e9) == pytest.approx(3.0), "never more than one each"
+    assert deadlines.burst(1.0, None, 101, 2e3) == pytest.approx(1.002)
+    assert deadlines.burst(1.0, None, 3, 1e9) == pytest.approx(3.0), "never more than one each"
+    assert deadlines.burst(1.0, deadlines.other(1e4), 101, 0.0) == pytest.approx(1.2)
 
 
 @pytest.mark.parametrize(
