@@ -35,6 +35,8 @@ _FEW_TILES: tuple[Value, ...] = (32, 128)
 _TIMES = (3, 2)
 """By how many times the longest tune size is exceeded by one that is as aligned: a path for whole
 tiles may have room for as many only."""
+_LIGHT = 1 << 20
+"""Elements of a tune shape that can have such a size; beside a larger one the others are small."""
 _CHOICES, _CHOICES_END = 8, 65
 """A size of which so few values below the end are in the domain (a stride, a width) has each alone,
 since a kernel may have a path for each."""
@@ -63,7 +65,8 @@ def odd_shapes(experiment: Experiment) -> tuple[ShapeBinding, ...]:
     - a tune shape's sizes in the same proportions, as a path for twice as many rows has a tail too;
     - each size alone: at the values above, tiny too, at remainders 1, 2, 4, 6 and 8 modulo 32, at
       one and three whole tiles and at three times the longest, and at every value if there are few
-      up to 64; the others are a tune shape's, of each combination of types in turn;
+      up to 64; the others are a tune shape's, of each combination of types in turn, or small where
+      three times as much would be too much;
     - each size that the domain lets be 0 or less (a padding, a shift): at 0, also beside sizes just
       below, at -1, and with the other sign.
 
@@ -95,7 +98,6 @@ def _odd_shapes(experiment: Experiment) -> tuple[ShapeBinding, ...]:
     bases = cycle(_smallest(experiment))
     alone: list[dict[str, Value]] = []
     for number, name in enumerate(sizes):
-        longest = max(int(shape.symbols[name]) for shape in experiment.shapes.tune)
         given: list[tuple[list[Value], int | None]] = [
             ([around.below[name]], 1),
             ([symbols[name] for symbols in around.larger], _LARGER),
@@ -104,7 +106,6 @@ def _odd_shapes(experiment: Experiment) -> tuple[ShapeBinding, ...]:
             ([around.small[name]], None),
             ([], _VECTORS),
             *(([size], None) for size in (*_TILES, *_FEW_TILES)),
-            ([times * longest for times in _TIMES], None),
         ]
         for values, remainder in given[: None if number < _MOST_ALONE else _FEWER]:
             beside = next(bases)
@@ -112,6 +113,10 @@ def _odd_shapes(experiment: Experiment) -> tuple[ShapeBinding, ...]:
                 values = [*values, *_at(experiment, beside, name, remainder)]
             alone += _alone(experiment, beside, name, values)
         beside = next(bases)
+        longest = max(int(shape.symbols[name]) for shape in experiment.shapes.tune)
+        light = beside if elements(experiment, beside) <= _LIGHT else around.small
+        if number < _MOST_ALONE:
+            alone += _alone(experiment, light, name, [times * longest for times in _TIMES])
         choices = [n for n in range(1, _CHOICES_END) if inside(experiment, {**beside, name: n})]
         for choice in choices if len(choices) <= _CHOICES else ():
             alone += _alone(experiment, beside, name, [choice])
