@@ -72,6 +72,7 @@ def spec(tmp_path, monkeypatch):
     monkeypatch.setattr(adapter_registry, "MODULES", dict(adapter_registry.MODULES))
     monkeypatch.setattr("workers.bench.session.SETTLE_SECONDS", 0.002)
     monkeypatch.setattr("workers.bench.session.ENERGY_SECONDS", 0.005)
+    monkeypatch.setattr("workers.bench.supervisor._ENERGY_PATIENCE", 1000.0)  # a busy host stalls
     register()
     (tmp_path / "affine.fake").write_text(SOURCE.format("affine"))
     path = tmp_path / "experiment.yaml"
