@@ -67,13 +67,13 @@ def odd_shapes(experiment: Experiment) -> tuple[ShapeBinding, ...]:
       one and three whole tiles and at three times the longest, and at every value if there are few
       up to 64; the others are a tune shape's, of each combination of types in turn, or small where
       three times as much would be too much;
-    - each size that the domain lets be 0 or less (a padding, a shift): at 0, also beside sizes just
-      below, at -1, and with the other sign.
+    - each size that the domain allows to be nonpositive (a padding, a shift): at 0, also beside
+      sizes just below, at -1, and negated.
 
     Those in which all sizes differ are there for each combination of types and flags. Sizes that an
-    equation of the domain ties to others follow these. Remainders count the steps in
-    which the domain lets a size grow. Values are used again where they can be: a template may be
-    compiled for each.
+    equation of the domain ties to others follow these. Remainders count the steps in which the
+    domain lets a size grow. Values are used again where they can be: a template may be compiled for
+    each.
 
     Empty without a ``domain``, since then only the spec's own shapes are promised to work.
     """
@@ -113,16 +113,16 @@ def _odd_shapes(experiment: Experiment) -> tuple[ShapeBinding, ...]:
                 values = [*values, *_at(experiment, beside, name, remainder)]
             alone += _alone(experiment, beside, name, values)
         beside = next(bases)
-        longest = max(int(shape.symbols[name]) for shape in experiment.shapes.tune)
-        light = beside if elements(experiment, beside) <= _LIGHT else around.small
         if number < _MOST_ALONE:
+            longest = max(int(shape.symbols[name]) for shape in experiment.shapes.tune)
+            light = beside if elements(experiment, beside) <= _LIGHT else around.small
             alone += _alone(experiment, light, name, [times * longest for times in _TIMES])
         choices = [n for n in range(1, _CHOICES_END) if inside(experiment, {**beside, name: n})]
         for choice in choices if len(choices) <= _CHOICES else ():
             alone += _alone(experiment, beside, name, [choice])
             if base[name] in choices:
                 alone += _alone(experiment, around.below, name, [choice])
-        for values in _not_above_zero(experiment, beside, name):
+        for values in _nonpositive(experiment, beside, name):
             alone += _alone(experiment, beside, name, values)
             alone += _alone(experiment, around.below, name, values[:1])
     square = _equal(experiment, base, sizes) if len(sizes) > 1 else []
@@ -251,12 +251,10 @@ def _alone(
     return _fitting(experiment, base, ({**base, name: value} for value in values))
 
 
-def _not_above_zero(
-    experiment: Experiment, base: Mapping[str, Value], name: str
-) -> list[list[Value]]:
-    """0, -1 and numbers below, the size with the other sign first, if the domain says how small.
+def _nonpositive(experiment: Experiment, base: Mapping[str, Value], name: str) -> list[list[Value]]:
+    """0, -1 and smaller numbers, the negated size first, if the domain has a lower bound.
 
-    A domain without such a condition does not mean that numbers below 1 are defined.
+    A domain without one does not mean that numbers below 1 are defined.
     """
     if meets_conditions(experiment, {**base, name: _UNBOUNDED}):
         return []

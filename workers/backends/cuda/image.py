@@ -72,7 +72,7 @@ class Image:
 
     ``cubins`` and ``ptx`` have compute capabilities (90 for 9.0). ``kernels`` maps symbols to
     usage, ``variables`` to sizes; ``None``: compressed code, whose kernels cannot be listed.
-    ``text`` is the PTX, if the file is PTX.
+    ``code`` is the PTX without comments and strings, if the file is PTX.
     """
 
     kind: str
@@ -80,7 +80,7 @@ class Image:
     ptx: tuple[int, ...] = ()
     kernels: Mapping[str, Usage] | None = field(default_factory=dict)
     variables: Mapping[str, int] | None = None
-    text: str | None = None
+    code: str | None = None
 
     def runs_on(self, capability: int) -> bool:
         """Whether a device can run it: code of the same major version, or PTX of any before."""
@@ -134,10 +134,10 @@ def take(build: Build, capability: int) -> Binary | Rejected:
                 return found
             symbols[name] = found
     kernels, sizes = image.kernels or {}, image.variables or {}
-    text = None if image.text is None else code_of(image.text)
+    ptx = image.code
     return Binary(
         build=build.digest,
-        code=data if image.text is None else image.text.encode() + b"\0",
+        code=data if ptx is None else data.rstrip(b"\0") + b"\0",
         usage=tuple((entry, kernels.get(symbols[entry], Usage())) for entry in build.entries),
         symbols=tuple(symbols.items()),
         variable_bytes=tuple(
@@ -145,10 +145,10 @@ def take(build: Build, capability: int) -> Binary | Rejected:
         ),
         compile_seconds=time.perf_counter() - began,
         # Machine code is not disassembled: assume what costs no more than a few resets.
-        persists=text is None or persists(text),
-        reaches=() if text is None else reaches(text),
-        shares=text is None or shares(text),
-        synchronises=text is None or synchronises(text),
+        persists=ptx is None or persists(ptx),
+        reaches=() if ptx is None else reaches(ptx),
+        shares=ptx is None or shares(ptx),
+        synchronises=ptx is None or synchronises(ptx),
     )
 
 
@@ -182,7 +182,7 @@ def _ptx(text: str) -> Image:
         ptx=(int(target[1]),),
         kernels=ptx_usage(code, _PTX_ENTRY.findall(code)),
         variables=variable_bytes(code),
-        text=text,
+        code=code,
     )
 
 
