@@ -585,21 +585,27 @@ def test_who_is_measured_in_full_once_those_above_were_refused_is_compiled_again
     assert not set(winners(history)) & set(refused)
 
 
-def test_a_confirmation_that_loses_every_worker_interrupts_the_run_which_can_be_resumed():
+def losing(usual, kind, task, reason):
+    """The usual fleet, which loses the worker of each answer of a kind."""
+
     class Losing(SimulatedFleet):
         async def answers(self, timeout):
             return tuple(
-                WorkLost(work=answer.work, task="confirm", worker="gpu", reason="no descriptors")
-                if isinstance(answer, ConfirmationSampled)
+                WorkLost(work=answer.work, task=task, worker="gpu", reason=reason)
+                if isinstance(answer, kind)
                 else answer
                 for answer in await super().answers(timeout)
             )
 
+    return Losing(device=GPU, baseline_ns=usual.baseline_ns, cost=usual.cost)
+
+
+def test_a_confirmation_that_loses_every_worker_interrupts_the_run_which_can_be_resumed():
     usual = fleet()
     undisturbed = Run(experiment()).drive(usual).history
     run = Run(experiment())
     with pytest.raises(RunInterrupted, match=r"lost its worker 3 times, gpu: no descriptors"):
-        run.drive(Losing(device=GPU, baseline_ns=usual.baseline_ns, cost=usual.cost))
+        run.drive(losing(usual, ConfirmationSampled, "confirm", "no descriptors"))
     losses = [fact for fact in run.facts if isinstance(fact, WorkLost)]
     assert [(fact.attempt, fact.final) for fact in losses] == [(1, False), (2, False), (3, True)]
     assert not any(isinstance(fact, ConfirmationSampled | RunFinished) for fact in run.facts)
@@ -609,19 +615,9 @@ def test_a_confirmation_that_loses_every_worker_interrupts_the_run_which_can_be_
 
 
 def test_winners_whose_examination_is_lost_again_and_again_are_reported_with_a_note():
-    class Losing(SimulatedFleet):
-        async def answers(self, timeout):
-            return tuple(
-                WorkLost(work=answer.work, task="examine", worker="gpu", reason="gone")
-                if isinstance(answer, WinnersExamined)
-                else answer
-                for answer in await super().answers(timeout)
-            )
-
     usual = fleet()
-    losing = Losing(device=GPU, baseline_ns=usual.baseline_ns, cost=usual.cost)
     run = Run(experiment())
-    history = run.drive(losing).history
+    history = run.drive(losing(usual, WinnersExamined, "examine", "gone")).history
     losses = [fact for fact in run.facts if isinstance(fact, WorkLost)]
     assert [(fact.attempt, fact.final) for fact in losses] == [(1, False), (2, False), (3, True)]
     assert history.finished

@@ -218,20 +218,13 @@ def test_a_kernel_that_hangs_at_its_first_launch_costs_its_deadline() -> None:
     assert seconds < 10.0
 
 
-def test_a_kernel_that_hangs_within_a_burst_costs_its_deadline(laboratory) -> None:
+@pytest.mark.parametrize("source", [HANGS_LATER, HOPELESS], ids=["hangs", "hopelessly slow"])
+def test_a_kernel_that_comes_to_no_end_in_a_burst_costs_its_deadline(laboratory, source) -> None:
     began = time.monotonic()
-    outcome = laboratory.outcome(HANGS_LATER)
+    outcome = laboratory.outcome(source)
     assert isinstance(outcome, Rejected)
     assert outcome.code == Code.HANG
     assert time.monotonic() - began < 6.0, "not one deadline for each launch of the burst"
-
-
-def test_a_hopelessly_slow_kernel_costs_little_more_than_a_hang(laboratory) -> None:
-    began = time.monotonic()
-    outcome = laboratory.outcome(HOPELESS)
-    assert isinstance(outcome, Rejected)
-    assert outcome.code == Code.HANG
-    assert time.monotonic() - began < 6.0, "its bursts would take 5 s each"
 
 
 @pytest.mark.parametrize("apart", [True, False])
