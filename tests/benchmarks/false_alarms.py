@@ -220,7 +220,6 @@ def main() -> int:
     parser.add_argument("seeds", type=int, nargs="?", default=20)
     parser.add_argument("language", choices=SPECS, nargs="?", default="opencl")
     parser.add_argument("specs", type=Path, nargs="*", help="instead of the bundled ones")
-    parser.add_argument("--first", type=int, default=1, help="the first seed")
     parser.add_argument("--configurations", type=int, default=3, help="random ones of a template")
     parser.add_argument("--turns", action="store_true", help="take turns with a GPU")
     add_options(parser)
