@@ -17,7 +17,7 @@ from tuner.journal.history import History
 from tuner.journal.search_clock import RECENT
 from tuner.results.screening import leading_at_most
 from tuner.results.statistics import FEWEST
-from tuner.trial import Measured
+from tuner.trial import Full, Measured
 
 CHECK_SECONDS_PER_MIB = {True: 0.02, False: 1e-4}
 """Checking the outputs of one candidate on a shape, by ``is_cpu``: a GPU compares on the device."""
@@ -83,13 +83,14 @@ class Estimate:
         """How many times as long as estimated a run takes, on a busy machine; 1 on an idle one.
 
         By the quickest quarter of the last trials on benches: a busy machine slows those too, while
-        a first launch, which finds nothing loaded, is none of them. Before a few trials are in, by
+        a first launch, which finds nothing loaded, is none of them. A slow configuration may take
+        as many times as long as its own times are the baseline's. Before a few trials are in, by
         what other processes keep benches waiting alone, which comes on top.
         """
         stretch = history.clock.stretch
         last = islice(reversed(history.trials.values()), RECENT)
         taken = sorted(
-            one.device_seconds
+            one.device_seconds / _slowness(one.outcome)
             for one in last
             if one.device_seconds and isinstance(one.outcome, Measured)
         )
@@ -269,6 +270,14 @@ class _Costs:
         cpu = self.device.is_cpu
         one = PROCESS_SECONDS[cpu] + CONFIRMED[cpu] * (1 + candidates) * each
         return max(0, processes) * one / self.bench_slots
+
+
+def _slowness(measured: Measured) -> float:
+    """How many times as long as for the baseline the timing of a trial takes; at least 1."""
+    cells = [cell for cell in measured.cells if isinstance(cell, Full)]
+    if not measured.complete or not cells:
+        return 1.0
+    return max(1.0, sum(one.median_ns for one in cells) / sum(one.baseline_ns for one in cells))
 
 
 def _bytes(experiment: Experiment, binding: ShapeBinding) -> int:

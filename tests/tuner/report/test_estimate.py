@@ -58,12 +58,26 @@ def test_measured_times_of_the_baseline_replace_what_is_assumed():
     assert slow.confirm_seconds > 10 * of(baseline_ns=[1e4, 1e4, 1e4]).confirm_seconds
 
 
+def searched(bench):
+    """The history of a run whose trials take so many seconds of a bench."""
+    return Run(experiment()).drive(fleet(durations=Durations(bench=bench))).history
+
+
+def taking(history, seconds, ratio):
+    """Have each trial of a bench take so long, and its configuration so many baseline's times."""
+    for one in history.trials.values():
+        if one.device_seconds:
+            cells = tuple(
+                replace(cell, median_ns=ratio * cell.baseline_ns) for cell in one.outcome.cells
+            )
+            one.device_seconds, one.outcome = seconds, replace(one.outcome, cells=cells)
+
+
 def test_the_pace_of_trials_corrects_an_estimate():
-    quick, slow = (
-        Run(experiment()).drive(fleet(durations=Durations(bench=bench))).history
-        for bench in (0.01, 0.1)
-    )
+    quick, slow = searched(0.01), searched(0.01)
     expected = of()
+    taking(quick, 0.01, ratio=1.0)
+    taking(slow, 0.1, ratio=1.0)
     assert expected.pace(slow) == pytest.approx(0.1 / expected.trial_seconds, rel=0.01)
     assert expected.pace(quick) < expected.pace(slow)
     assert expected.pace(History.of(experiment(), [])) == 1.0
@@ -80,7 +94,7 @@ def test_what_other_processes_use_of_the_devices_takes_time_too():
 
 
 def test_slow_first_trials_do_not_set_the_pace():
-    history = Run(experiment()).drive(fleet(durations=Durations(bench=0.01))).history
+    history = searched(0.01)
     expected = of()
     quick = [one for one in history.trials.values() if one.device_seconds]
     for one in quick[: len(quick) // 2 + 1]:
@@ -88,6 +102,13 @@ def test_slow_first_trials_do_not_set_the_pace():
     for one in quick[len(quick) // 2 + 1 :]:
         one.device_seconds = expected.trial_seconds
     assert expected.pace(history) == pytest.approx(1.0)
+
+
+def test_slow_configurations_do_not_set_the_pace():
+    history = searched(0.01)
+    expected = of()
+    taking(history, 8 * expected.trial_seconds, ratio=4.0)
+    assert expected.pace(history) == pytest.approx(2.0)
 
 
 def test_what_confirming_must_still_take_goes_down_with_its_processes():
