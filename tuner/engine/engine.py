@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from tuner.engine.fleet import Fleet
 from tuner.engine.requests import Requests, Result
-from tuner.engine.retries import Retries, require_confirmation
+from tuner.engine.retries import Retries, require_answers
 from tuner.engine.work import (
     Command,
     ConfirmWork,
@@ -198,7 +198,7 @@ class Engine:
 
         Raises:
             DeviceNeeded: the client wants work that the fleet has no device for.
-            RunInterrupted: no bench is left, or a confirmation lost its worker too often.
+            RunInterrupted: no bench is left, or work that the run needs lost its worker too often.
         """
         fleet = await self.fleet()
         await self._settle_all(fleet)
@@ -222,7 +222,7 @@ class Engine:
                 facts = [*chain.from_iterable(map(self._settle, self._received))]
                 self._received.clear()
                 self._record(client, journal, facts)
-                require_confirmation(facts)
+                require_answers(facts)
             journal.sync()
             yield self.now()
         finally:

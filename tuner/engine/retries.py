@@ -9,7 +9,6 @@ from tuner.engine.work import CompileWork, ConfirmWork, ExamineWork, MeasureWork
 from tuner.errors import RunInterrupted
 from tuner.journal.facts import (
     Answer,
-    BaselinePrepared,
     Fact,
     TrialCompiled,
     TrialFinished,
@@ -20,6 +19,9 @@ from tuner.trial import Code, Rejected, Stage
 
 ATTEMPTS = 3
 """How often work is sent before its loss counts against the candidate."""
+
+_NEEDED = {"prepare": "preparing the baseline", "confirm": "the confirmation"}
+"""Work that nothing stands in for, as messages call it."""
 
 
 class Retries:
@@ -33,7 +35,7 @@ class Retries:
 
         Returns:
             The facts: the loss itself, and after the last attempt the answer that stands in for the
-            worker's, if one can (:func:`require_confirmation`). Then what is to be sent again, if
+            worker's, if one can (:func:`require_answers`). Then what is to be sent again, if
             anything is.
         """
         if not lost.counted:
@@ -48,21 +50,23 @@ class Retries:
         rest = _rest(work)
         if rest is not None:
             rest = replace(rest, attempt=1 + self._losses[_key(rest)])
-        if isinstance(work, ConfirmWork):
+        if isinstance(work, PrepareWork | ConfirmWork):
             return (lost,), None
         return (lost, _answer(work, rejected)), rest
 
 
-def require_confirmation(facts: Iterable[Fact]) -> None:
-    """Raise :class:`RunInterrupted` where a confirmation lost its last attempt.
+def require_answers(facts: Iterable[Fact]) -> None:
+    """Raise :class:`RunInterrupted` where work that a run needs lost its last attempt.
 
-    No finalist is to blame: each ran before without such a loss. Without an answer a run would end
-    for good with its winners unconfirmed; interrupted, it can be resumed.
+    No candidate is to blame: kernels run in children, whose death costs no worker. Without the
+    baseline, or with its winners unconfirmed, a run would end for good; interrupted, it can be
+    resumed.
     """
     for fact in facts:
-        if isinstance(fact, WorkLost) and fact.final and fact.task == "confirm":
+        if isinstance(fact, WorkLost) and fact.final and fact.task in _NEEDED:
             raise RunInterrupted(
-                f"the confirmation lost its worker {ATTEMPTS} times, {fact.worker}: {fact.reason}"
+                f"{_NEEDED[fact.task]} lost its worker {ATTEMPTS} times, "
+                f"{fact.worker}: {fact.reason}"
             )
 
 
@@ -79,15 +83,11 @@ def _rest(work: Work) -> MeasureWork | None:
     return None
 
 
-def _answer(
-    work: CompileWork | PrepareWork | MeasureWork | ExamineWork, rejected: Rejected
-) -> Answer:
+def _answer(work: CompileWork | MeasureWork | ExamineWork, rejected: Rejected) -> Answer:
     """The answer that stands in for a worker's."""
     match work:
         case CompileWork():
             return TrialCompiled(work=work.id, trial=work.trial, rejected=rejected)
-        case PrepareWork():
-            return BaselinePrepared(work=work.id, result=rejected)
         case MeasureWork(candidates=candidates):
             return TrialFinished(work=work.id, trial=candidates[0].trial, outcome=rejected)
         case ExamineWork():

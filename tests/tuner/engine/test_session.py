@@ -431,7 +431,7 @@ def test_a_fleet_that_loses_everything_ends_the_search(benches):
     assert not session.history.finalists()
 
 
-@pytest.mark.parametrize("fault", [Fault.COMPILE_ERROR, Fault.WRONG, Fault.LOST])
+@pytest.mark.parametrize("fault", [Fault.COMPILE_ERROR, Fault.WRONG])
 def test_a_baseline_that_cannot_be_trusted_ends_the_run(fault):
     run = Run(experiment())
     session = run.drive(fleet(faults={BASELINE: fault}))
@@ -612,6 +612,17 @@ def test_a_confirmation_that_loses_every_worker_interrupts_the_run_which_can_be_
     history = run.drive(fleet()).history
     assert history.finished
     assert winners(history) == winners(undisturbed)
+
+
+def test_a_baseline_that_loses_every_worker_interrupts_the_run_which_can_be_resumed():
+    usual = fleet()
+    run = Run(experiment())
+    with pytest.raises(RunInterrupted, match=r"baseline lost its worker 3 times, gpu: out of"):
+        run.drive(losing(usual, BaselinePrepared, "prepare", "out of memory"))
+    losses = [fact for fact in run.facts if isinstance(fact, WorkLost)]
+    assert [(fact.attempt, fact.final) for fact in losses] == [(1, False), (2, False), (3, True)]
+    assert not any(isinstance(fact, BaselinePrepared | RunFinished) for fact in run.facts)
+    assert run.drive(fleet()).history.finished
 
 
 def test_winners_whose_examination_is_lost_again_and_again_are_reported_with_a_note():
