@@ -9,25 +9,32 @@ from functools import partial
 from itertools import combinations, cycle, islice
 from math import gcd
 
-from tuner.backends.registry import traits_of
 from tuner.experiment.constants import Constants, changed_shapes, chosen_paths
 from tuner.experiment.domain import all_symbols, elements, free_symbols, inside, meets_conditions
 from tuner.experiment.model import Experiment, ShapeBinding
+from tuner.experiment.odd_sizes import (
+    FAR_ELEMENTS,
+    REACH,
+    at_remainder,
+    enlarged,
+    few_values,
+    first_inside,
+    grows,
+    raised,
+    smaller_sizes,
+    step_of,
+)
 from tuner.trial import Value
 
-_REACH = 512
 _MOST_ELEMENTS = 1 << 23
-_FAR_ELEMENTS, _FAR_ELEMENTS_ON_GPU, _FAR_GROWTH = 1 << 20, 1 << 23, 4
-"""Elements of all arrays far above the known sizes. On a GPU they are more than 1,024 blocks of 256
-threads with four elements each: some kernels sum over so many alone. On an H200 twice as many made
-a confirmation take a second longer."""
+_FAR_GROWTH = 4
 _MOST_ALONE = 4
 _FEWER = 3
 """Sizes that are varied alone throughout; further ones have so many values alone."""
-_PERIOD, _LARGER, _FAR, _SMALL, _VECTORS = 32, 2, 4, 6, 8
+_LARGER, _FAR, _SMALL, _LEFT_OVER, _VECTORS = 2, 4, 6, 7, 8
 """Remainders, modulo the period, of the size above the largest known one, of the one far above, of
-a small one, and of one with whole vectors. Kernels that read several elements at a time can be
-wrong at each of these alone."""
+a small one, of the one far above among the least, and of one with whole vectors. Kernels that read
+several elements at a time can be wrong at each of these alone."""
 _TILES: tuple[Value, ...] = (3 * 16, 3 * 32, 3 * 64, 3 * 128)
 """Three whole tiles: an odd number, and fewer than some pipelines have stages."""
 _FEW_TILES: tuple[Value, ...] = (32, 128)
@@ -37,9 +44,6 @@ _TIMES = (3, 2)
 tiles may have room for as many only."""
 _LIGHT = 1 << 20
 """Elements of a tune shape that can have such a size; beside a larger one the others are small."""
-_CHOICES, _CHOICES_END = 8, 65
-"""A size of which so few values below the end are in the domain (a stride, a width) has each alone,
-since a kernel may have a path for each."""
 _UNBOUNDED = -(2**40)
 """A size that is in no domain which says how small it may be."""
 _SCALED = 16
@@ -58,15 +62,17 @@ def odd_shapes(experiment: Experiment) -> tuple[ShapeBinding, ...]:
     - all sizes as small as the domain allows;
     - all sizes just above the largest known of each, or above one known shape's if that is too big;
     - for each size that makes some argument larger: that size far above all known ones, the others
-      small, but large enough that elements differ, and again as small as the domain allows; where
-      the domain ties a size to it, such as a stride that is no less, that one is as large; and at
-      the very end of the domain, if that is near: an array or a counter may be one too small;
+      small, but large enough that elements differ, and again, an odd number of steps, the others as
+      small as the domain allows; where the domain ties a size to it, such as a stride that is no
+      less, that one is as large; and at the very end of the domain, if that is near: an array or a
+      counter may be one too small;
     - all sizes equal, and of three or more each two of them;
     - a tune shape's sizes in the same proportions, as a path for twice as many rows has a tail too;
     - each size alone: at the values above, tiny too, at remainders 1, 2, 4, 6 and 8 modulo 32, at
       one and three whole tiles and at three times the longest, and at every value if there are few
       up to 64; the others are a tune shape's, of each combination of types in turn, or small where
-      three times as much would be too much;
+      three times as much would be too much; of several sizes with few values, all but one are at
+      their least, too;
     - each size that the domain allows to be nonpositive (a padding, a shift): at 0, also beside
       sizes just below, at -1, and negated.
 
@@ -110,21 +116,22 @@ def _odd_shapes(experiment: Experiment) -> tuple[ShapeBinding, ...]:
         for values, remainder in given[: None if number < _MOST_ALONE else _FEWER]:
             beside = next(bases)
             if remainder is not None:
-                values = [*values, *_at(experiment, beside, name, remainder)]
+                values = [*values, *at_remainder(experiment, beside, name, remainder)]
             alone += _alone(experiment, beside, name, values)
         beside = next(bases)
         if number < _MOST_ALONE:
             longest = max(int(shape.symbols[name]) for shape in experiment.shapes.tune)
             light = beside if elements(experiment, beside) <= _LIGHT else around.small
             alone += _alone(experiment, light, name, [times * longest for times in _TIMES])
-        choices = [n for n in range(1, _CHOICES_END) if inside(experiment, {**beside, name: n})]
-        for choice in choices if len(choices) <= _CHOICES else ():
+        choices = few_values(experiment, beside, name)
+        for choice in choices:
             alone += _alone(experiment, beside, name, [choice])
             if base[name] in choices:
                 alone += _alone(experiment, around.below, name, [choice])
         for values in _nonpositive(experiment, beside, name):
             alone += _alone(experiment, beside, name, values)
             alone += _alone(experiment, around.below, name, values[:1])
+    alone += _among_least_choices(experiment, base, sizes)
     square = _equal(experiment, base, sizes) if len(sizes) > 1 else []
     if len(sizes) > 2:
         for pair in combinations(sizes[:_MOST_ALONE], 2):
@@ -161,23 +168,20 @@ def _around(experiment: Experiment, known: Sequence[Mapping[str, Value]]) -> _Ar
     base = known[0]
     sizes = [name for name, value in base.items() if type(value) is int]
     below, tiny, small = dict(base), dict(base), dict(base)
-    for name in sizes:
-        below[name] = _first(experiment, below, name, _below(base[name]))
-        tiny[name] = _first(experiment, tiny, name, range(1, _REACH))
-        values = [_SMALL * _step(experiment, small, name), *range(_SMALL, _REACH)]
-        small[name] = _first(experiment, small, name, values)
+    for name in (*sizes, *sizes):  # one that is set later may have kept another from its value
+        step = step_of(experiment, below, name)
+        below[name] = first_inside(experiment, below, name, smaller_sizes(base[name], step))
+        tiny[name] = first_inside(experiment, tiny, name, range(1, REACH))
+        values = [_SMALL * step_of(experiment, small, name), *range(_SMALL, REACH)]
+        small[name] = first_inside(experiment, small, name, values)
     far = {name: _far(experiment, small, known, name) for name in sizes}
-    least = {
-        name: [_raised(experiment, tiny, name, int(shape[name])) for shape in shapes[:1]]
-        for name, shapes in far.items()
-    }
     return _Around(
         below=below,
         tiny=tiny,
         small=small,
         larger=_larger(experiment, known),
         far=far,
-        among_least={name: list(filter(None, shapes)) for name, shapes in least.items()},
+        among_least={name: _far_among_least(experiment, tiny, name, far[name]) for name in sizes},
     )
 
 
@@ -211,37 +215,11 @@ def shapes_with_changes(experiment: Experiment) -> tuple[tuple[ShapeBinding, Con
     return (*changed_shapes(experiment), *paths)
 
 
-def _below(value: Value) -> list[int]:
-    """Smaller sizes, primes first, those that leave seven of eight before others, nearest first.
-
-    A loop that takes several elements at a time may lose the third or the seventh of those left.
-    """
-    sizes = range(int(value) - 1, max(0, int(value) - _REACH), -1)
-    return sorted(sizes, key=lambda size: (not _is_prime(size), size % 8 != 7, -size))
-
-
 def _smallest(experiment: Experiment) -> list[Mapping[str, Value]]:
     """The smallest tune shape of each combination of types and flags."""
     tune = [free_symbols(experiment, shape) for shape in experiment.shapes.tune]
     size = partial(elements, experiment)
     return sorted((min(alike, key=size) for alike in _by_types(tune)), key=size)
-
-
-def _step(experiment: Experiment, symbols: Mapping[str, Value], name: str) -> int:
-    """The least change of a size that the domain allows."""
-    size = int(symbols[name])
-    steps = (change for n in range(1, _REACH) for change in (n, -n))
-    fits = (n for n in steps if inside(experiment, {**symbols, name: size + n}))
-    return abs(next(fits, 1))
-
-
-def _at(
-    experiment: Experiment, symbols: Mapping[str, Value], name: str, remainder: int
-) -> list[int]:
-    """The next size above with a remainder modulo the period, and the next one below."""
-    size, step = int(symbols[name]), _step(experiment, symbols, name)
-    above = size + 1 + (step * remainder - size - 1) % (step * _PERIOD)
-    return [above, above - step * _PERIOD]
 
 
 def _alone(
@@ -251,6 +229,24 @@ def _alone(
     return _fitting(experiment, base, ({**base, name: value} for value in values))
 
 
+def _among_least_choices(
+    experiment: Experiment, base: Mapping[str, Value], names: Sequence[str]
+) -> list[dict[str, Value]]:
+    """``base`` with all sizes of few values at their least but one, for each of them.
+
+    A path for the least of several (a filter of one element) may not look at others (its stride).
+    """
+    choices = {name: few for name in names if (few := few_values(experiment, base, name))}
+    least = dict(base)
+    for name, values in choices.items():
+        least[name] = first_inside(experiment, least, name, values)
+    alone: list[dict[str, Value]] = []
+    for name, values in choices.items():
+        other = base[name] if base[name] != least[name] else values[-1]
+        alone += _alone(experiment, least, name, [other])
+    return alone
+
+
 def _nonpositive(experiment: Experiment, base: Mapping[str, Value], name: str) -> list[list[Value]]:
     """0, -1 and smaller numbers, the negated size first, if the domain has a lower bound.
 
@@ -258,7 +254,7 @@ def _nonpositive(experiment: Experiment, base: Mapping[str, Value], name: str) -
     """
     if meets_conditions(experiment, {**base, name: _UNBOUNDED}):
         return []
-    return [[0], [-1], [n for n in (-int(base[name]), *range(-2, -_REACH, -1)) if n < -1]]
+    return [[0], [-1], [n for n in (-int(base[name]), *range(-2, -REACH, -1)) if n < -1]]
 
 
 def _equal(
@@ -266,7 +262,7 @@ def _equal(
 ) -> list[dict[str, Value]]:
     """``base`` with these sizes equal and others not, for kernels with a path for that, if any."""
     others = {size for name, size in base.items() if name not in names}
-    values = (*_TILES, *(base[name] for name in names), *range(1, _REACH))
+    values = (*_TILES, *(base[name] for name in names), *range(1, REACH))
     shapes = ({**base, **dict.fromkeys(names, size)} for size in values if size not in others)
     return _fitting(experiment, base, shapes)
 
@@ -279,7 +275,7 @@ def _proportional(
     common = gcd(*large.values())
     shapes = (
         {**base, **{name: size // common * part for name, size in large.items()}}
-        for part in (_below(common) if len(large) > 1 else ())
+        for part in (smaller_sizes(common) if len(large) > 1 else ())
     )
     return _fitting(experiment, base, shapes)
 
@@ -288,7 +284,7 @@ def _fitting(
     experiment: Experiment, base: Mapping[str, Value], shapes: Iterable[dict[str, Value]]
 ) -> list[dict[str, Value]]:
     """The first of ``shapes`` that is in the domain and not much larger than ``base``, if any."""
-    most = max(_FAR_GROWTH * elements(experiment, base), _FAR_ELEMENTS)
+    most = max(_FAR_GROWTH * elements(experiment, base), FAR_ELEMENTS)
     fits = (s for s in shapes if inside(experiment, s) and elements(experiment, s) <= most)
     return list(islice(fits, 1))
 
@@ -305,10 +301,10 @@ def _larger(experiment: Experiment, known: Sequence[Mapping[str, Value]]) -> lis
         for name, value in symbols.items():
             if type(value) is int:
                 above = [
-                    *_at(experiment, found, name, _LARGER)[:1],
-                    *range(value + 1, value + _REACH),
+                    *at_remainder(experiment, found, name, _LARGER)[:1],
+                    *range(value + 1, value + REACH),
                 ]
-                found[name] = _first(experiment, found, name, above)
+                found[name] = first_inside(experiment, found, name, above)
         fits = inside(experiment, found) and elements(experiment, found) <= _MOST_ELEMENTS
         if fits and found not in known:
             return [found]
@@ -327,67 +323,34 @@ def _far(
     and again the very largest.
     """
     largest = max(int(symbols[name]) for symbols in known)
-    symbols: Mapping[str, Value] | None = _raised(experiment, small, name, largest)
+    symbols: Mapping[str, Value] | None = raised(experiment, small, name, largest)
     if symbols is None:
         return []
     while True:
-        further = _raised(experiment, symbols, name, 2 * int(symbols[name]))
+        further = raised(experiment, symbols, name, 2 * int(symbols[name]))
         if further is None:
-            symbols = _largest(experiment, symbols, name)
-        if further is None or not _grows(experiment, symbols, further):
+            symbols = enlarged(experiment, symbols, name)
+        if further is None or not grows(experiment, symbols, further):
             break
         symbols = further
-    if not _grows(experiment, small, symbols):
+    if not grows(experiment, small, symbols):
         return []
     least = max(largest, int(symbols[name]) // 2)
-    sizes = [size for size in _at(experiment, symbols, name, _FAR) if size > least]
-    found = [{**symbols, name: _first(experiment, symbols, name, sizes)}]
-    beyond = int(symbols[name]) + _step(experiment, symbols, name)
-    return found if _raised(experiment, symbols, name, beyond) else [*found, dict(symbols)]
+    sizes = [size for size in at_remainder(experiment, symbols, name, _FAR) if size > least]
+    found = [{**symbols, name: first_inside(experiment, symbols, name, sizes)}]
+    beyond = int(symbols[name]) + step_of(experiment, symbols, name)
+    return found if raised(experiment, symbols, name, beyond) else [*found, dict(symbols)]
 
 
-def _raised(
-    experiment: Experiment, symbols: Mapping[str, Value], name: str, size: int
-) -> dict[str, Value] | None:
-    """The shape with a size set, and one other as large if only then it is in the domain."""
-    alone = {**symbols, name: size}
-    smaller = [other for other, value in alone.items() if type(value) is int and value < size]
-    shapes = (alone, *({**alone, other: size} for other in smaller))
-    return next((shape for shape in shapes if inside(experiment, shape)), None)
-
-
-def _largest(
-    experiment: Experiment, symbols: Mapping[str, Value], name: str
-) -> Mapping[str, Value]:
-    """The shape with a size increased, to less than twice as much, as far as it may grow."""
-    step = _step(experiment, symbols, name)
-    for power in reversed(range((int(symbols[name]) // step).bit_length())):
-        further = _raised(experiment, symbols, name, int(symbols[name]) + (step << power))
-        if further is not None and _grows(experiment, symbols, further):
-            symbols = further
-    return symbols
-
-
-def _grows(
-    experiment: Experiment, symbols: Mapping[str, Value], further: Mapping[str, Value]
-) -> bool:
-    """Whether ``further`` is in the domain and larger than ``symbols``, but not too large."""
-    if not inside(experiment, further):
-        return False
-    gpu = traits_of(experiment.kernel.language).gpu_only
-    most = _FAR_ELEMENTS_ON_GPU if gpu else _FAR_ELEMENTS
-    return elements(experiment, symbols) < elements(experiment, further) <= most
-
-
-def _first(
-    experiment: Experiment, symbols: Mapping[str, Value], name: str, values: Iterable[int]
-) -> Value:
-    """The first of ``values`` that keeps the shape in the domain, or else its present one."""
-    for value in values:
-        if inside(experiment, {**symbols, name: value}):
-            return value
-    return symbols[name]
-
-
-def _is_prime(number: int) -> bool:
-    return number > 1 and all(number % divisor for divisor in range(2, int(number**0.5) + 1))
+def _far_among_least(
+    experiment: Experiment,
+    tiny: Mapping[str, Value],
+    name: str,
+    far: Sequence[Mapping[str, Value]],
+) -> list[dict[str, Value]]:
+    """``tiny`` with a size as far above, but an odd number of steps, if there is such a shape."""
+    least = raised(experiment, tiny, name, int(far[0][name])) if far else None
+    if least is None:
+        return []
+    sizes = at_remainder(experiment, least, name, _LEFT_OVER)
+    return [{**least, name: first_inside(experiment, least, name, sizes)}]

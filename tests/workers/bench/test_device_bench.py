@@ -664,7 +664,7 @@ def test_an_odd_shape_that_takes_the_baseline_too_long_is_not_asked(tmp_path) ->
         """kernel void spin(global float *out, global const float *x, int n) {
     int i = get_global_id(0);
     if (i >= n) return;
-    volatile int left = i == 0 && n > 4096 ? 1600000000 : 0;
+    volatile int left = i == 0 && n == 8996 ? 1600000000 : 0;
     while (left > 0) --left;
     out[i] = 2.0f * x[i];
 }
