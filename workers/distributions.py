@@ -80,14 +80,16 @@ _TIE_BITS = range(2, 14)
 """Bits of the numbers 0.75, 0.625 …: a type with one bit less has two numbers as near."""
 _LEAST_TIES = 2.0**-10, 2.0**-17, 2.0**-25
 """Halves of the least numbers of eight-bit floats (e4m3, e5m2) and of float16."""
+_EMPTY: tuple[Distribution, Distribution] = ("ends", "same")
 APART: dict[Distribution, tuple[tuple[Distribution, Distribution], ...]] = {
-    "farthest apart": (("lowest", "highest"), ("low", "high")),
-    "far apart": (("lower", "higher"), ("low", "high")),
-    "sides apart": (("low", "high"),),
+    "farthest apart": (("lowest", "highest"), ("low", "high"), _EMPTY),
+    "far apart": (("lower", "higher"), ("low", "high"), _EMPTY),
+    "sides apart": (("low", "high"), _EMPTY),
 }
 """Pairs of distributions. An array has either one of the first pair that it can have.
 
-Sums of products are all far below zero where two arrays are on either side of it."""
+Sums of products are all far below zero where two arrays are on either side of it. Of offsets one
+segment alone is not empty: what a kernel does in the middle of a long one shows on odd shapes."""
 REACHES: dict[Distribution, tuple[float, float]] = {
     "whole": (1.0, 1.0),
     "most": (0.85, 0.45),

@@ -154,7 +154,7 @@ def applies(argument: ResolvedArgument, distribution: Distribution) -> bool:
     if isinstance(argument.fill, IntegerRange):
         return distribution in ("few", "ends", "low", "high", "same")
     if isinstance(argument.fill, OffsetsTo):
-        return distribution in ("few", "ends", "same")
+        return distribution in ("few", "ends", "same", *APART)
     if argument.fill not in ("normal", "uniform"):
         return False
     match distribution:
