@@ -64,6 +64,10 @@ class LoadedCandidate:
             recorded = self.clocks.setdefault(shape, deque(maxlen=_RECORDED))
             recorded.append((statistics.fmean(times), wall_ns / len(burst.order)))
 
+    def usual_ns(self, shape: int) -> float:
+        """Nanoseconds of a launch, by the device's clock, in most of the last timed bursts."""
+        return statistics.median(reported for reported, _ in self.clocks[shape])
+
     def unreported_more(self, other: "LoadedCandidate", shape: int) -> float:
         """How much more unreported time a launch takes than another's, in nanoseconds; 0 at least.
 
@@ -76,10 +80,9 @@ class LoadedCandidate:
         own, others = self.clocks.get(shape), other.clocks.get(shape)
         if not own or not others:
             return 0.0
-        reported_ns = statistics.median(reported for reported, _ in own)
         quick_ns = sorted(wall for _, wall in own)[len(own) // _QUICK]
-        usual_ns = statistics.median(wall - reported for reported, wall in others)
-        return max(0.0, quick_ns - reported_ns - max(0.0, usual_ns))
+        other_ns = statistics.median(wall - reported for reported, wall in others)
+        return max(0.0, quick_ns - self.usual_ns(shape) - max(0.0, other_ns))
 
     def late_writes(self, shape: int) -> list[LateWrite]:
         """The late writes that its dependent launches on a shape must wait for."""

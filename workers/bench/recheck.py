@@ -76,6 +76,7 @@ def recheck_timing(
                 (launch() for launch in common),
                 (session.time_on_new_inputs(loaded, baseline, last, one) for one in renewed),
             ),
+            baseline_ns=lambda: baseline.usual_ns(shape),
             baseline_known=lambda: session.time_single_launch(baseline, first),
             overhead_ns=lambda: session.single_launch_overhead_ns(baseline, first),
             unreported_ns=lambda: loaded.unreported_more(baseline, shape),

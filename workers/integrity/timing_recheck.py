@@ -91,6 +91,7 @@ def accept_or_retime(
     *,
     known: Callable[[], float],
     new: Iterator[FirstLaunch],
+    baseline_ns: Callable[[], float],
     baseline_known: Callable[[], float],
     overhead_ns: Callable[[], float],
     unreported_ns: Callable[[], float],
@@ -109,6 +110,7 @@ def accept_or_retime(
         again: repeats the timing.
         known: nanoseconds of one launch on the timed contents.
         new: launches, each on contents that the kernel has never seen.
+        baseline_ns: nanoseconds per launch of the baseline's last timings.
         baseline_known: nanoseconds of one launch of the baseline on the timed contents.
         overhead_ns: by how much a single launch of the baseline exceeds its timing.
         unreported_ns: what passed per launch of the last timings on the host's clock but not on the
@@ -119,7 +121,7 @@ def accept_or_retime(
     Raises:
         DeviceFailure: single launches were slower each time.
     """
-    doubts = _Doubts(known, new, baseline_known, overhead_ns, unreported_ns, forgotten)
+    doubts = _Doubts(known, new, baseline_ns, baseline_known, overhead_ns, unreported_ns, forgotten)
     if not (doubts.unreported(samples) or doubts.slower(samples)):
         return doubts.accepted(samples)
     for turn in itertools.count(1):
@@ -141,6 +143,7 @@ class _Doubts:
 
     known: Callable[[], float]
     new: Iterator[FirstLaunch]
+    baseline_ns: Callable[[], float]
     baseline_known: Callable[[], float]
     overhead_ns: Callable[[], float]
     unreported_ns: Callable[[], float]
@@ -205,7 +208,7 @@ class _Doubts:
         forgotten_ns = statistics.median(self.forgotten() for _ in range(TIMES))
         if forgotten_ns - known_ns <= max(REMEMBERED * known_ns, BRANCHES * (new_ns - known_ns)):
             return False
-        self.slowed = max(1.0, _slowed(timed_ns, turns, self.overhead_ns()))
+        self.slowed = max(1.0, _slowed(timed_ns, turns, self.baseline_ns()))
         return True
 
     def _contradiction(self, timed_ns: float, known_ns: float) -> str:
@@ -230,11 +233,15 @@ def _remembers(least_ns: float, turns: Sequence[_Turn]) -> str:
     return f"remembers its inputs: a first launch on new ones took {more}"
 
 
-def _slowed(timed_ns: float, turns: Sequence[_Turn], overhead_ns: float) -> float:
-    """How many times as long as timed launches take on new inputs, divided by the baseline's."""
-    own = (min(turn.first.own_ns for turn in turns) - overhead_ns) / timed_ns
+def _slowed(timed_ns: float, turns: Sequence[_Turn], baseline_ns: float) -> float:
+    """How many times as long as timed launches take on new inputs, divided by the baseline's.
+
+    Single launches take longer than those of a burst, or shorter where more threads are awake: by
+    as much as the baseline's, which takes ``baseline_ns`` in a burst.
+    """
     known_ns = min(turn.baseline_known_ns for turn in turns)
-    return own / max(1.0, min(turn.first.baseline_ns for turn in turns) / known_ns)
+    new_ns = min(turn.first.own_ns for turn in turns) - (known_ns - baseline_ns)
+    return new_ns / timed_ns / max(1.0, min(turn.first.baseline_ns for turn in turns) / known_ns)
 
 
 def _noise(turns: Sequence[_Turn], launch_ns: float) -> float:

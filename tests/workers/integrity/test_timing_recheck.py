@@ -47,6 +47,7 @@ def asked(
         time_again,
         known=lambda: next(known),
         new=(FirstLaunch(own_ns, next(other)) for own_ns in new),
+        baseline_ns=lambda: 20e3,
         baseline_known=lambda: baseline_known_ns,
         overhead_ns=lambda: overhead_ns,
         unreported_ns=lambda: next(unreported),
@@ -106,12 +107,13 @@ def test_what_new_inputs_cost_the_baseline_they_may_cost_a_kernel() -> None:
 
 
 def test_what_is_slower_for_its_branches_alone_is_believed_to_take_that_long() -> None:
-    def judged(forgotten_known_ns, baseline_new_ns=20e3):
+    def judged(forgotten_known_ns, baseline_new_ns=20e3, baseline_ns=20e3):
         return accept_or_retime(
             TIMED,
             lambda: TIMED,
             known=lambda: 20e3,
             new=itertools.repeat(FirstLaunch(50e3, baseline_new_ns)),
+            baseline_ns=lambda: baseline_ns,
             baseline_known=lambda: 20e3,
             overhead_ns=lambda: 0.0,
             unreported_ns=lambda: 0.0,
@@ -122,6 +124,8 @@ def test_what_is_slower_for_its_branches_alone_is_believed_to_take_that_long() -
     assert judged(51e3).corrected
     assert judged(36e3).samples == [50e3] * 8, "a part is not forgotten"
     assert judged(51e3, baseline_new_ns=25e3).samples == [40e3] * 8, "the baseline takes longer too"
+    assert judged(51e3, baseline_ns=15e3).samples == [45e3] * 8, "single launches take longer"
+    assert judged(51e3, baseline_ns=35e3).samples == [65e3] * 8, "or shorter"
     with pytest.raises(DeviceFailure, match="remembers its inputs"):
         judged(21e3)
 
@@ -136,6 +140,7 @@ def test_how_much_longer_the_first_launch_on_new_inputs_takes_is_told() -> None:
             lambda: TIMED,
             known=lambda: 25e3,
             new=new,
+            baseline_ns=lambda: 20e3,
             baseline_known=lambda: 20e3,
             overhead_ns=lambda: 0.0,
             unreported_ns=lambda: 0.0,
