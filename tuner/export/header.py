@@ -215,7 +215,8 @@ class _Header:
     def domain(self) -> Iterator[str]:
         for types in self.launching.types:
             conditions = self.launching.typed(types)
-            conditions += [self.launching.c(one, types) for one in served(self.experiment)]
+            for one in served(self.experiment):
+                conditions += self.launching.conditions(one, types) or ["1"]
             conditions += [f"s->{name} > 0" for name in self.launching.symbols if name not in types]
             yield f"if ({' && '.join(conditions)})"
             yield "    return 1;"

@@ -15,7 +15,7 @@ from tuner.export.variant import ExportVariant, identifier
 from tuner.expressions import Expression
 from tuner.plan import Shape
 from tuner.space.lower import parameter_defines
-from tuner.space.requirements import constraints, launch_limits
+from tuner.space.requirements import launch_limits, requirements_of
 from tuner.trial import Value
 
 
@@ -88,6 +88,21 @@ class LaunchCode:
         """An expression over a shape, with types and the variant's parameters filled in."""
         known = types | (variant.configuration.as_dict() if variant else {})
         return expression.bind(known, self.device).to_c(lambda name: f"s->{name}")
+
+    def conditions(
+        self,
+        expression: Expression,
+        types: Shape,
+        variant: ExportVariant | None = None,
+        *,
+        true: bool = True,
+    ) -> list[str]:
+        """C conditions: an expression is defined on a shape, and ``true`` if it must be."""
+        known = types | (variant.configuration.as_dict() if variant else {})
+        bound = expression.bind(known, self.device)
+        defined = bound.to_c_defined("s->{}".format)
+        found = [defined, bound.to_c("s->{}".format) if true else ""]
+        return [condition for condition in found if condition not in ("", "1LL")]
 
     def count_steps(self, variant: ExportVariant) -> str:
         """How many launches and fills."""
@@ -174,14 +189,21 @@ class LaunchCode:
         return re.sub(r"\{(\w+)\}", fill, entry.replace("%", "%%")), values
 
     def feasible(self) -> Iterator[str]:
-        """The body of ``feasible``: domain, constraints and limits."""
+        """The body of ``feasible``: domain, constraints and limits, all that they read defined."""
 
         def one(variant: ExportVariant, types: Shape) -> Iterator[str]:
-            for required in constraints(variant.subject(self.experiment)):
-                condition = self.c(required.factors[0], types, variant)
-                if condition != "1LL":
-                    yield f"if (!({condition}))"
-                    yield "    return 0;"
+            found: dict[str, None] = {}
+            for required in requirements_of(variant.subject(self.experiment), self.device):
+                for factor in required.factors:
+                    conditions = self.conditions(factor, types, variant, true=required.true)
+                    if conditions and required.when is not None:
+                        when = self.c(required.when, types, variant)
+                        conditions = [f"!({when}) || {' && '.join(conditions)}"]
+                    if conditions:
+                        found[" && ".join(conditions)] = None
+            for condition in found:
+                yield f"if (!({condition}))"
+                yield "    return 0;"
 
         yield f"{self.prefix}_step step;"
         yield "int i;"

@@ -165,13 +165,20 @@ class Expression:
         """One C expression of type ``long long`` or ``int`` that calls :data:`C_HELPERS`.
 
         ``rename`` gives each name's C expression. Rounds as the original for operands of any sign;
-        errors are not detected (see :mod:`tuner.expressions.c`). Names and device limits have no C
-        form: :meth:`bind` them first.
+        errors are not detected: see :meth:`to_c_defined`. Names and device limits have no C form:
+        :meth:`bind` them first.
 
         Raises:
             ExpressionError: It still holds a name literal or reads the device.
         """
         return c.render(self.root, rename)
+
+    def to_c_defined(self, rename: Callable[[str], str] = str) -> str:
+        """A C condition: whether evaluation reaches nothing undefined; empty if it never does.
+
+        It calls :data:`C_HELPERS`. Raises as :meth:`to_c`.
+        """
+        return c.render_defined(self.root, rename)
 
     def to_postfix(self, variable: Callable[[str], str]) -> list[str]:
         """The words of a postfix program (see :mod:`tuner.expressions.postfix`).

@@ -2,11 +2,11 @@
 
 The code computes in ``long long`` and keeps the order and the short circuits of the original.
 Floor division and modulo go through :data:`C_HELPERS`, so that they round like the original for
-negative operands too. Two things differ: a division by zero yields 0, and an overflow wraps or is
-undefined as C has it. Callers therefore check the experiment's shape domain first.
+negative operands too. Where the original is undefined, it is meaningless: :func:`render_defined`
+tells where.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from tuner.expressions.tree import (
     INT_MIN,
@@ -65,6 +65,33 @@ static inline long long kw_log2(long long a)
         ++result;
     return result;
 }
+static inline int kw_sum_fits(long long a, long long b)
+{
+    return b > 0 ? a <= 9223372036854775807LL - b : a >= -9223372036854775807LL - 1 - b;
+}
+static inline int kw_difference_fits(long long a, long long b)
+{
+    return b < 0 ? a <= 9223372036854775807LL + b : a >= -9223372036854775807LL - 1 + b;
+}
+static inline int kw_product_fits(long long a, long long b)
+{
+    const long long most = 9223372036854775807LL, least = -most - 1;
+    if (b == 0 || b == -1)
+        return b == 0 || a != least;
+    return b > 0 ? a <= most / b && a >= least / b : a >= most / b && a <= least / b;
+}
+static inline int kw_power_fits(long long base, long long exponent)
+{
+    long long result = 1;
+    if (exponent < 0 || base == 0 || base == 1 || base == -1)
+        return exponent >= 0;
+    while (exponent-- > 0) {
+        if (!kw_product_fits(result, base))
+            return 0;
+        result *= base;
+    }
+    return 1;
+}
 """
 """The functions that rendered expressions call."""
 
@@ -81,6 +108,13 @@ _CALLS = {
 }
 
 
+_FITS = {
+    "+": "kw_sum_fits",
+    "-": "kw_difference_fits",
+    "*": "kw_product_fits",
+    "**": "kw_power_fits",
+}
+
 _MAX_LENGTH = 100_000
 
 
@@ -90,6 +124,66 @@ def render(node: Node, rename: Callable[[str], str]) -> str:
     if len(text) > _MAX_LENGTH:
         raise ExpressionError("the expression is too long in C")
     return text
+
+
+def render_defined(node: Node, rename: Callable[[str], str]) -> str:
+    """A C condition: whether evaluation reaches nothing undefined; empty if it never does.
+
+    Division by zero and results beyond 64 bits are, but for the negated and the absolute least
+    number and its quotient by -1. Raises as :func:`render`.
+    """
+    text = " && ".join(_defined(node, rename))
+    if len(text) > _MAX_LENGTH:
+        raise ExpressionError("the expression is too long in C")
+    return text
+
+
+def _defined(node: Node, rename: Callable[[str], str]) -> Iterator[str]:
+    """C conditions, each of which may be evaluated if those before it hold."""
+    match node:
+        case Apply(operator, operands):
+            for operand in operands:
+                yield from _defined(operand, rename)
+            yield from _defined_operation(operator, operands, rename)
+        case Chain(operators, operands):
+            yield from _defined(operands[0], rename)
+            yield from _defined(operands[1], rename)
+            for end in range(2, len(operands)):
+                if later := list(_defined(operands[end], rename)):
+                    before = render(Chain(operators[: end - 1], operands[:end]), rename)
+                    yield f"(!{before} || {_joined(' && ', later)})"
+        case Logic(operator, (first, *others)):
+            yield from _defined(first, rename)
+            if others:
+                rest = others[0] if len(others) == 1 else Logic(operator, tuple(others))
+                if later := list(_defined(rest, rename)):
+                    ends = "!" if operator == "and" else ""
+                    yield f"({ends}{render(first, rename)} || {_joined(' && ', later)})"
+        case Choice(condition, then, otherwise):
+            yield from _defined(condition, rename)
+            parts = [list(_defined(part, rename)) or ["1"] for part in (then, otherwise)]
+            if parts != [["1"], ["1"]]:
+                chosen = (_joined(" && ", part) for part in parts)
+                yield "({} ? {} : {})".format(render(condition, rename), *chosen)
+
+
+def _defined_operation(
+    operator: str, operands: tuple[Node, ...], rename: Callable[[str], str]
+) -> Iterator[str]:
+    match operator, operands:
+        case "//" | "%", (_, b):
+            if not isinstance(b, Const) or not b.value:
+                yield f"{render(b, rename)} != 0"
+        case "ceil_div" | "round_up", (a, b):
+            if not isinstance(b, Const) or int(b.value) <= 0:
+                yield f"{render(b, rename)} > 0"
+            if operator == "round_up":
+                up = render(Apply("ceil_div", operands), rename)
+                yield f"kw_product_fits({up}, {render(b, rename)})"
+        case "log2", (a,):
+            yield f"{render(a, rename)} > 0"
+        case "+" | "-" | "*" | "**", (a, b):
+            yield f"{_FITS[operator]}({render(a, rename)}, {render(b, rename)})"
 
 
 def _render(node: Node, rename: Callable[[str], str]) -> str:

@@ -102,6 +102,11 @@ def requirements(
 ) -> Iterator[Requirement]:
     """Every requirement on a template's configurations, or on the baseline."""
     yield from domain(experiment)
+    yield from requirements_of(subject, device)
+
+
+def requirements_of(subject: Kernel | Template, device: Device) -> Iterator[Requirement]:
+    """Every requirement but the domain."""
     yield from constraints(subject)
     for step in subject.steps:
         if isinstance(step, Launch):

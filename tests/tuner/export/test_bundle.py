@@ -112,6 +112,21 @@ def everything() -> Experiment:
     )
 
 
+def undefined_somewhere() -> Experiment:
+    """The same, but that expressions are undefined on some shapes, where C gives a number."""
+    found = everything()
+    domain = (*found.shapes.domain, parse("n * d * 2 ** 38 < 2 ** 60"))
+    return replace(
+        found,
+        shapes=replace(found.shapes, domain=domain),
+        template=replace(
+            found.template,
+            constraints=(*found.template.constraints, parse("64 // (n - 15) >= 0")),
+            defines={**found.template.defines, "PARTS": parse("64 % (n - 72)")},
+        ),
+    )
+
+
 def corners(experiment: Experiment) -> list[Configuration]:
     """A few configurations: each parameter at its first and last value, all others at the first."""
     parameters = experiment.template.parameters
@@ -257,8 +272,12 @@ def test_an_incumbent_that_serves_a_shape_is_exported_from_its_own_template(tmp_
 @needs_gcc
 @pytest.mark.parametrize(
     "make",
-    [everything, *[(lambda path=path: load_experiment(path)) for path in BUNDLED]],
-    ids=["everything", *[f"{path.parent.name}/{path.stem}" for path in BUNDLED]],
+    [
+        everything,
+        undefined_somewhere,
+        *[(lambda path=path: load_experiment(path)) for path in BUNDLED],
+    ],
+    ids=["everything", "undefined", *[f"{path.parent.name}/{path.stem}" for path in BUNDLED]],
 )
 def test_the_header_says_what_the_lowering_says(make, tmp_path):
     experiment = make()

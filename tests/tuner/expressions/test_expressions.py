@@ -204,20 +204,10 @@ def test_what_has_no_c_form_says_so():
         parse(nested).to_c()
 
 
-@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs a C compiler")
-def test_c_computes_the_same(tmp_path):
-    texts = [
-        "a // b", "a % b", "ceil_div(a, 7)", "round_up(a, 8)", "min(a, b, 3)", "max(a, b)",
-        "abs(a)", "2 ** (a % 5)", "log2(max(a, 1))", "a in (1, b, 3)", "1 <= a < b", "not a",
-        "a > 0 and b > 0 or a == b", "a if a > b else -b", "(a - 1) * (b + 1)", "a not in (2, 3)",
-        "-9223372036854775808 + abs(a)",
-    ]  # fmt: skip
-    points = [(a, b) for a in (-9, -1, 0, 1, 3, 8, 1000) for b in (-4, -1, 1, 3, 64)]
-    rows = "\n".join(
-        f'printf("%lld\\n", (long long)({parse(text).to_c(lambda name: name.upper())}));'
-        for text in texts
-    )
-    calls = "\n".join(f"show({a}, {b});" for a, b in points)
+def in_c(tmp_path, expressions: list[str], points: list[tuple[int, int]]) -> list[int]:
+    """The values of C expressions over A and B at each point, as one list."""
+    rows = "\n".join(f'printf("%lld\\n", (long long)({text}));' for text in expressions)
+    calls = "\n".join(f"show({a}LL, {b}LL);" for a, b in points)
     source = tmp_path / "main.c"
     source.write_text(
         f"#include <stdio.h>\n{C_HELPERS}\n"
@@ -230,5 +220,44 @@ def test_c_computes_the_same(tmp_path):
         check=True,
     )
     printed = subprocess.run([program], check=True, capture_output=True, text=True).stdout.split()
+    return [int(line) for line in printed]
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs a C compiler")
+def test_c_computes_the_same(tmp_path):
+    texts = [
+        "a // b", "a % b", "ceil_div(a, 7)", "round_up(a, 8)", "min(a, b, 3)", "max(a, b)",
+        "abs(a)", "2 ** (a % 5)", "log2(max(a, 1))", "a in (1, b, 3)", "1 <= a < b", "not a",
+        "a > 0 and b > 0 or a == b", "a if a > b else -b", "(a - 1) * (b + 1)", "a not in (2, 3)",
+        "-9223372036854775808 + abs(a)",
+    ]  # fmt: skip
+    points = [(a, b) for a in (-9, -1, 0, 1, 3, 8, 1000) for b in (-4, -1, 1, 3, 64)]
     expected = [int(parse(text).evaluate({"a": a, "b": b})) for a, b in points for text in texts]
-    assert [int(line) for line in printed] == expected
+    assert in_c(tmp_path, [parse(text).to_c(str.upper) for text in texts], points) == expected
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs a C compiler")
+def test_c_knows_where_it_is_undefined(tmp_path):
+    texts = [
+        "a // b", "a % (a // 8) == 0", "ceil_div(a, b)", "round_up(a, b)", "log2(a)", "a ** b",
+        "a * b", "a + b", "a - b", "a * b // 4", "a * a * a * 4 == 0", "-a * 2 ** 62",
+        "b != 0 and a // b > 0", "b == 0 or a % b == 0", "a > 0 or b > 0 or 1 // (a - b) == 1",
+        "a // b if b > 0 else log2(a)", "0 < a < 8 // b", "1 <= b < a // (a - b)", "a < 1 // 0",
+        "a in (1, 8 // b)", "min(a, 1 // b)", "not 1 // a", "a == 8 and b == 3 and 1 // 0 == 1",
+    ]  # fmt: skip
+    large = [3037000500, 2**62, 2**63 - 1, 1 - 2**63]
+    numbers = [-9, -1, 0, 1, 2, 3, 8, 63, 64, *large]
+    points = [(a, b) for a in numbers for b in numbers]
+
+    def defined(text: str, a: int, b: int) -> bool:
+        try:
+            parse(text).evaluate({"a": a, "b": b})
+        except ExpressionError:
+            return False
+        return True
+
+    expected = [defined(text, a, b) for a, b in points for text in texts]
+    assert (
+        in_c(tmp_path, [parse(text).to_c_defined(str.upper) for text in texts], points) == expected
+    )
+    assert parse("n % 64 == 0 and n <= 1024").to_c_defined() == ""
