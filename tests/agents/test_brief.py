@@ -1,6 +1,7 @@
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from hypothesis import given
@@ -23,6 +24,7 @@ from tuner.errors import SpecError
 from tuner.experiment.contents import Offsets, StructField
 from tuner.experiment.fields import PythonFunction, Source
 from tuner.experiment.model import Argument, ShapeBinding
+from tuner.experiment.program import Launch, Memset
 from tuner.expressions import Expression
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -108,6 +110,42 @@ def test_a_long_kernel_is_cut_in_the_middle() -> None:
 def test_a_budget_too_small_for_the_kernel_says_so() -> None:
     with pytest.raises(SpecError, match="does not hold the kernel"):
         round_messages("planning", full_brief(), budget_tokens=300)
+
+
+SEQUENCE = (
+    Memset(memset="out"),
+    Launch(
+        grid=(Expression.parse("tokens"),),
+        block=(Expression.parse("64"),),
+        entry="sums",
+        arguments=("out", "d"),
+    ),
+    Launch(grid=(Expression.parse("d"),), block=(Expression.parse("32"),), entry="divide"),
+)
+
+
+@pytest.mark.parametrize("role", ["generation", "direct"])
+def test_every_step_of_a_sequence_is_told_and_asked_for(
+    role: Literal["generation", "direct"],
+) -> None:
+    brief = full_brief()
+    assert brief.incumbent is not None
+    kernel = replace(brief.experiment.kernel, launch=None, launches=SEQUENCE)
+    brief = replace(
+        brief,
+        experiment=replace(brief.experiment, kernel=kernel),
+        incumbent=replace(brief.incumbent, launch=None, launches=SEQUENCE),
+    )
+    told = shown(
+        round_messages(role, brief, suggestion=SUGGESTION, draft=0, width=1, budget_tokens=8_000)
+    )
+    sums = "`sums`: grid [tokens], block [64], 0 bytes of dynamic shared memory, takes out, d\n"
+    divide = "`divide`: grid [d], block [32], 0 bytes of dynamic shared memory\n"
+    memset = "- memset of `out` to byte 0\n"
+    assert f"{memset}- {sums}- {divide}" in told
+    assert f"{memset}- launch: {sums}- launch: {divide}" in told
+    assert '"launches": [{"memset": "…", "byte": 0}, {"entry": "…", "arguments": ["…"],' in told
+    assert '"launch":' not in told
 
 
 def test_structs_and_constants_are_told() -> None:
