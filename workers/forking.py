@@ -69,10 +69,10 @@ class OutputTail:
         """The last 64 KiB."""
         return bytes(self._tail).decode(errors="replace")
 
-    def last_words(self) -> str:
+    def last_line(self) -> str:
         """The last line as the end of a message, empty if there is none."""
         lines = self.text().strip().splitlines()
-        return f"; last words: {lines[-1][:300]}" if lines else ""
+        return f"; it last printed: {lines[-1][:300]}" if lines else ""
 
     def _drain(self, descriptor: int) -> None:
         with os.fdopen(descriptor, "rb", buffering=0) as stream:
@@ -132,7 +132,7 @@ class _Server:
         status = self._process.wait()
         self._log.finish()
         how: Ending = "lost" if status == -signal.SIGKILL else "died"
-        return ChildFailed(how, f"the fork server {ending(status)}{self._log.last_words()}")
+        return ChildFailed(how, f"the fork server {ending(status)}{self._log.last_line()}")
 
 
 class ForkedProcess:

@@ -233,7 +233,7 @@ class Child:
             raise ChildFailed("memory", detail)
 
     def _with_log(self, how: Ending, text: str) -> ChildFailed:
-        return ChildFailed(how, f"{text}{self._log.last_words()}" if self._log else text)
+        return ChildFailed(how, f"{text}{self._log.last_line()}" if self._log else text)
 
     def _forked(self) -> tuple[ForkedProcess, Channel]:
         ours, theirs = channel_sockets()

@@ -40,7 +40,7 @@ def compare(
     histories = [_finished(run) for run in (first, second)]
     found = compare_runs(*histories)
     if not found.shapes:
-        raise SpecError(f"{first} and {second} have no shape in common")
+        raise SpecError(f"{first} and {second} have no shape in common: name runs of one kernel")
     _check_comparable(*histories, any_device=any_device)
     for run in dict.fromkeys((first, second)):
         if not is_over(run):

@@ -66,8 +66,16 @@ def test_frames_come_back_whole(child) -> None:
 @pytest.mark.parametrize(
     ("text", "how", "says"),
     [
-        ("exit", "died", "exited with status 0 without an answer; last words: result: speedup=99"),
-        ("fail", "died", "exited with status 1 without an answer; last words: ValueError: no such"),
+        (
+            "exit",
+            "died",
+            "exited with status 0 without an answer; it last printed: result: speedup=99",
+        ),
+        (
+            "fail",
+            "died",
+            "exited with status 1 without an answer; it last printed: ValueError: no such",
+        ),
         ("crash", "died", "killed by SIGSEGV"),
         ("kill", "killed", "killed by SIGKILL"),
         ("garbage", "garbage", "sent a frame of"),

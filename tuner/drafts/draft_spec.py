@@ -60,7 +60,8 @@ def draft_spec(kernel: Path, entry: str | None = None) -> str:
         raise SpecError(f"{kernel}: no kernel found; one begins with {mark}")
     if entry is None and len(found) > 1:
         raise SpecError(
-            f"{kernel} holds several kernels; choose one with --entry: {', '.join(found)}"
+            f"{kernel} holds several kernels; choose one with --entry: {', '.join(found)}; if they "
+            "run one after another, add the others to its spec under `kernel.launches`"
         )
     name = entry or next(iter(found))
     if name not in found:

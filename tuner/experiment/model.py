@@ -312,7 +312,8 @@ class ConfirmSettings:
     top: Count = 5
     """Leading configurations to confirm."""
     processes: Annotated[int, Field(ge=2, le=100)] = 5
-    """Fresh processes that time them beside the baseline, at most; three may be enough."""
+    """Fresh processes that time them beside the baseline on the tune shapes, at most; three may be
+    enough. As many more may time winners on held-out shapes and in the other cache state."""
     until: Annotated[float, Field(gt=0, lt=1)] | None = None
     """Go on until the interval of the speedup over all tune shapes is this narrow, as a share of
     the speedup, within `processes` and `search.seconds`. Without it verdicts need to be decided."""
@@ -358,7 +359,8 @@ class Experiment:
     """The shapes that matter."""
     reference: FunctionName | None = None
     """A NumPy function, as `FILE.py:FUNCTION`. It takes the `in`, `inout`, `constant` and `scalar`
-    arguments as keywords (arrays in float64) and returns `{name: array}` for each output."""
+    arguments as keywords (arrays of floats in float64, of integers in their own type) and returns
+    `{name: array}` for each `out` and `inout`."""
     cost: Cost | None = None
     """What one run of the kernel must move and compute."""
     metrics: Annotated[dict[MetricName, RealExpression], Field(max_length=8)] = field(

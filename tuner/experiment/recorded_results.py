@@ -26,6 +26,11 @@ def best_recorded(path: Path) -> tuple[dict[str, Value], ...]:
     Raises:
         ValueError: the file cannot be read, or is in none of the formats.
     """
+    if path.is_dir():
+        raise ValueError(
+            f"{path} is a folder: name the results.jsonl of a search in it; with agents it is in "
+            "rounds/NN/"
+        )
     text = given_text(path, _MOST_BYTES)
     try:
         rows = list(_rows(text))

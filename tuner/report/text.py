@@ -280,7 +280,6 @@ def _launches(result: Result) -> str:
 def _specialised(result: Result, shape: ShapeOfRun, best: ShapeBest) -> Iterator[str]:
     """A shape's own winner, and whether it is exported."""
     yield f"{shape.label}: {name_of(result, best.trial)}: {best.configuration}"
-    yield from _unseen([best.cell])
     if best.gain:
         members = result.portfolio.members if result.portfolio else ()
         exported = any(member.trial == best.trial for member in members)
@@ -288,6 +287,7 @@ def _specialised(result: Result, shape: ShapeOfRun, best: ShapeBest) -> Iterator
             f"{best.gain} {best.gain.verdict}, compared with the general one"
             f"{'' if exported else '; not exported'}"
         )
+    yield from _unseen([best.cell])
 
 
 def _general(result: Result, general: General) -> Iterator[str]:

@@ -329,7 +329,8 @@ def test_a_float_may_follow_from_the_shape(tmp_path):
         ("1.5 / m", "unknown symbol 'm'; there are: n"),
         ("1.5 / (n - 1000)", "'1.5 / (n - 1000)' has no value at n=1000"),
         ("sine(n) / 2", "unknown function 'sine'"),
-        ("1.5 / n, range: [0, 1]", "'range' does not apply: the value follows from the shape"),
+        ("1.5 / n, range: [0, 1]", "the value follows from the shape; limit the sizes in `shapes"),
+        ("1.5 / n, fixed: true", "'fixed' does not apply: the value follows from the shape; leave"),
     ],
 )
 def test_a_float_that_cannot_follow_is_one_clear_message(tmp_path, value, message):
@@ -700,6 +701,12 @@ def test_seeds_from_a_file_that_is_no_result(tmp_path, text):
     (tmp_path / "results.jsonl").write_text(text)
     path = specs.write(tmp_path, seeded("results.jsonl"))
     assert "results.jsonl: " in said(path)[0]
+
+
+def test_seeds_from_a_run_directory_name_the_file_in_it(tmp_path):
+    (tmp_path / "run").mkdir()
+    path = specs.write(tmp_path, seeded("run"))
+    assert "run is a folder: name the results.jsonl of a search in it" in said(path)[0]
 
 
 def test_headers_beside_the_source_are_recorded_under_the_names_that_includes_resolve_to(tmp_path):

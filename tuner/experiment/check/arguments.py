@@ -138,9 +138,12 @@ def _consistent(path: Path, argument: Argument) -> Iterator[Finding]:
         elif argument.kind == "scalar" and not _holds(argument):
             yield Finding((*path, "range"), f"range does not hold the value, {argument.value}")
     if argument.kind == "scalar" and follows(argument.value):
-        for key in ("range", "fixed"):
+        for key, remedy in (
+            ("range", "limit the sizes in `shapes.domain`"),
+            ("fixed", "leave it out"),
+        ):
             if getattr(argument, key):
-                message = f"'{key}' does not apply: the value follows from the shape"
+                message = f"'{key}' does not apply: the value follows from the shape; {remedy}"
                 yield Finding((*path, key), message)
     if argument.specials and not floats:
         yield Finding((*path, "specials"), f"{argument.dtype} has neither inf nor nan")
