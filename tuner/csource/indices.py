@@ -35,11 +35,11 @@ _MAX_INDEX = 400
 """Characters of an index or a macro; those of longer ones are not."""
 _ASSIGNED = re.compile(r"\b(\w+)\s*=(?!=)\s*([^;,]*)")
 _COMPARED = re.compile(
-    r"\b(\w+)\s*(?:<(?![^;{}]{0,500}\)\s*\{?\s*(?:return|continue|break)\b)|>=)\s*(\w+)\s*"
+    r"\b(\w+)\s*(?:<(?![^;{}]{0,500}\)\s*\{?\s*(?:return|continue|break)\b)|>=)\s*(?!0\b)(\w+)\s*"
     r"(?:-\s*\w+\s*)?(?=[);&|?])"
 )
 """A variable and what it stays below, or leaves from on: the number of elements or of those within
-a border."""
+a border. 0 is neither."""
 _INTEGER = re.compile(r"\(?(\d+)[uUlL]*\)?")
 _REQUIRED = re.compile(r"\breqd_work_group_size(?:__)?\s*\(([^()]*)\)")
 

@@ -201,6 +201,12 @@ class SignatureGuesses:
         column = None if _ROWS.search(array) else next(unused, None)
         return column or next((size for size in self._shape if size != END), END)
 
+    def _indexed(self, array: str, used: str | None) -> str:
+        """The size that elements of an array stay below, where ``used`` is such an index."""
+        target = used.partition("[")[0] if used else ""
+        length = self._extents(target) if target in self._accesses else ()
+        return length[0] if len(length) == 1 and length[0] in self._sizes else self._held(array)
+
     @property
     def _used(self) -> tuple[str, ...]:
         """The extents of a launch over all elements: sizes that the code uses, all if none is."""
@@ -319,7 +325,7 @@ class SignatureGuesses:
         own = vector_align(self.kernel, dtype, parameter.lanes) if parameter.lanes > 1 else 1
         why += aligned(fields, own, self._cast_align)
         offset, used = self.indices.offsets.get(name), self.indices.used_as_index.get(name)
-        why += index_contents(fields, name, offset, used, self._held(name))
+        why += index_contents(fields, name, offset, used, self._indexed(name, used))
         return ArgumentGuess(name=name, fields=fields, why=why, confidence=least(sure, "medium"))
 
 

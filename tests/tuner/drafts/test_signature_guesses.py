@@ -117,3 +117,18 @@ def test_column_indices_stay_below_columns_that_nothing_else_uses(tmp_path):
     assert "{name: x, kind: in, dtype: float32, shape: [num_cols]}" in text
     assert "value: num_cols}    # guess: a size, which the code does not use (low)" in text
     assert "value: num_rows}    # guess: a size (low)" in text
+
+
+@pytest.mark.parametrize("guard", ["v < bins", "v >= 0 && v < bins", "0 <= v && v < bins"])
+@pytest.mark.parametrize("update", ["counts[v] += 1", "atomic_inc(&counts[v])"])
+def test_what_a_histogram_counts_stays_below_its_bins(tmp_path, guard, update):
+    (tmp_path / "k.cl").write_text(
+        "kernel void k(global const int *x, global int *counts, const int n, const int bins) {\n"
+        "  int i = get_global_id(0);\n"
+        f"  if (i < n) {{ int v = x[i]; if ({guard}) {update}; }}\n}}\n"
+    )
+    text = draft_spec(tmp_path / "k.cl")
+    assert (
+        'name: x, kind: in, dtype: int32, shape: [n], values: {integers: [0, "bins - 1"]}' in text
+    )
+    assert "name: counts, kind: inout, dtype: int32, shape: [bins]}" in text
