@@ -61,6 +61,10 @@ def render_example(
     return Text(place.read_text()).substitute(filled, common=common)
 
 
+_SHOWN = {"float32": "'f'", "float64": "'d'", "int": "'i'", "uint": "'u'"}
+"""How a type's element is printed, by the beginning of its name; others as bytes."""
+
+
 def _unshown(argument: Argument) -> bool:
     if argument.kind in ("struct", "constant"):
         return True
@@ -79,7 +83,7 @@ def _arguments(experiment: Experiment, launching: LaunchCode, symbols: Shape) ->
         else:
             item = item_bytes(dtype)
             elements = _elements(argument, lambda one: launching.c(one, types))
-            shown = {"float32": "'f'", "float64": "'d'"}.get(dtype, "'x'")
+            shown = next((how for of, how in _SHOWN.items() if dtype.startswith(of)), "'x'")
             yield _row(
                 argument.name,
                 "b",

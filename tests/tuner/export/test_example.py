@@ -7,6 +7,7 @@ from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.tuner.results.runs import finished_run
@@ -66,6 +67,35 @@ def test_on_opencl_it_runs_from_the_folder_of_the_export(tmp_path):
         env=environment | {"OCL_ICD_VENDORS": str(tmp_path / "none")},
     )
     assert (bare.returncode, "OCL_ICD_VENDORS" in bare.stderr) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [("int32", 100_000), ("int8", -128), ("int16", -2), ("int64", -(2**63)), ("uint64", 2**64 - 1)],
+)
+def test_integers_are_printed_as_numbers(tmp_path, dtype, value):
+    pyopencl = pytest.importorskip("pyopencl")
+    libraries = Path(pyopencl.__file__).parent / ".libs"
+    (library,) = libraries.glob("libOpenCL*.so*")
+    element = np.array([value], dtype)
+    files = exported()
+    program = f"""
+    #define main example_main
+    {files["example.c"]}
+    #undef main
+    int main(void) {{
+        const unsigned char bytes[] = {{{", ".join(map(str, element.tobytes()))}}};
+        const argument a = {{"n", 'b', '{"iu"[dtype[0] == "u"]}', {element.itemsize},
+                             {element.itemsize}, {{0}}, 0}};
+        print(&a, bytes);
+        return 0;
+    }}
+    """
+    headers = Path(__file__).parent / "opencl"
+    compiled(files | {"example.c": program}, tmp_path, f"-isystem{headers}", library)
+    environment = os.environ | {"LD_LIBRARY_PATH": str(libraries)}
+    ran = subprocess.run([tmp_path / "a.out"], capture_output=True, text=True, env=environment)
+    assert ran.stdout == f"n[0] = {value}\n"
 
 
 def test_an_empty_shape_launches_nothing(tmp_path):

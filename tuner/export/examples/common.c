@@ -1,7 +1,7 @@
 typedef struct {
     const char *name;
     char kind;                /* 'b' a buffer, 's' a scalar, 'n' a null pointer */
-    char shown;               /* how an output is printed: 'f' float, 'd' double, 'x' bytes; 0 if none */
+    char shown;               /* an output as 'f' float, 'd' double, 'i' int, 'u' unsigned, 'x' bytes; else 0 */
     size_t size;              /* bytes */
     size_t item;              /* bytes of one element */
     unsigned char value[16];  /* the scalar, or the element that fills a buffer */
@@ -52,6 +52,7 @@ static void print(const argument *a, const unsigned char *bytes)
 {
     float single;
     double wide;
+    uint64_t whole = 0;
     size_t i;
     printf("%s[0] = ", a->name);
     if (a->shown == 'f') {
@@ -60,6 +61,13 @@ static void print(const argument *a, const unsigned char *bytes)
     } else if (a->shown == 'd') {
         memcpy(&wide, bytes, sizeof wide);
         printf("%g\n", wide);
+    } else if (a->shown == 'i' || a->shown == 'u') {
+        for (i = a->item; i-- > 0;)
+            whole = whole << 8 | bytes[i];
+        if (a->shown == 'i' && whole >> (8 * a->item - 1))
+            printf("-%llu\n", (unsigned long long)((UINT64_MAX >> (64 - 8 * a->item)) - whole) + 1);
+        else
+            printf("%llu\n", (unsigned long long)whole);
     } else {
         printf("0x");
         for (i = a->item; i-- > 0;)
