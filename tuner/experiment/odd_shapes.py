@@ -35,8 +35,9 @@ _LARGER, _FAR, _SMALL, _LEFT_OVER, _VECTORS = 2, 4, 6, 7, 8
 """Remainders, modulo the period, of the size above the largest known one, of the one far above, of
 a small one, of the one far above among the least, and of one with whole vectors. Kernels that read
 several elements at a time can be wrong at each of these alone."""
-_TILES: tuple[Value, ...] = (3 * 16, 3 * 32, 3 * 64, 3 * 128)
-"""Three whole tiles: an odd number, and fewer than some pipelines have stages."""
+_TILES: tuple[Value, ...] = (3 * 16, 3 * 32, 3 * 64, 3 * 128, 3 * 256)
+"""Three whole tiles: an odd number, and fewer than some pipelines have stages. A template may be
+for multiples of so many elements, by its constraints, and take twice as many at a time."""
 _FEW_TILES: tuple[Value, ...] = (32, 128)
 """One or two whole tiles: a loop that reads ahead may count on more."""
 _TIMES = (3, 2)

@@ -29,8 +29,10 @@ def test_they_are_just_below_tiny_larger_far_larger_and_alone_at_each_remainder(
         *(48, 32, 64),
     ]
     widths = [one["d"] for one in found[7:] if one["tokens"] == 16]
-    assert widths == [*(4079, 6914, 4100, 1, 6, 4104), *(48, 96, 192, 384, 32, 128), 15360]
+    assert widths == [*(4079, 6914, 4100, 1, 6, 4104), *(48, 96, 192, 384, 768, 32, 128), 15360]
     assert {width % 8 for width in widths} >= {0, 1, 2, 4, 6, 7}
+    for tile in (16, 32, 64, 128, 256):
+        assert any(width % (2 * tile) == tile for width in widths), "a multiple of no larger tile"
     assert found[-1] == {"tokens": 48, "d": 48}
 
 
@@ -38,7 +40,7 @@ def test_they_keep_to_the_domain_and_count_its_steps() -> None:
     folder = Path("tests/exploits/experiments/residual")
     experiment = load_experiment(folder / "experiment.yaml")
     found = [shape.symbols["n"] // 64 for shape in odd_shapes(experiment)]
-    assert found == [7, 1, 34, 4100, 4103, 6, 40, 3, 2, 48]
+    assert found == [7, 1, 34, 4100, 4103, 6, 40, 3, 12, 2, 48]
 
 
 def test_each_type_has_its_turn(tmp_path) -> None:
@@ -79,7 +81,7 @@ def test_what_makes_no_argument_larger_is_not_far_larger(tmp_path) -> None:
     for name in ("affine.cl", "reference.py"):
         (tmp_path / name).write_text(Path(f"tests/exploits/experiments/affine/{name}").read_text())
     found = odd_shapes(load_experiment(tmp_path / "experiment.yaml"))
-    assert max(shape.symbols["steps"] for shape in found) == 384
+    assert max(shape.symbols["steps"] for shape in found) == 768
 
 
 def test_what_is_larger_than_any_other_costs_little(tmp_path) -> None:
