@@ -230,10 +230,13 @@ class _Problem:
         if access not in _KINDS:
             self.guesses.append(f"{name} is read and written, since its AccessType is not given")
         entry["kind"] = kind = _KINDS.get(access, "inout")
-        if given.get("FillType", str, "Random") == "Constant":
-            if kind != "out" and not given.value.get("FillValue"):
+        fill = given.get("FillType", str, "Random")
+        if fill == "Constant" and kind != "out":
+            if given.value.get("FillValue"):
+                self.guesses.append(f"{name} holds random numbers, not its FillValue everywhere")
+            else:
                 entry["initial" if kind == "inout" else "values"] = "zeros"
-        elif given.value["FillType"] != "Random":
+        elif fill not in ("Constant", "Random"):
             self.guesses.append(f"what {name} holds: the file's own data are not read")
         return entry
 

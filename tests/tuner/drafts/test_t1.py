@@ -124,6 +124,26 @@ def test_without_problem_sizes_scalars_name_the_shape_and_global_sizes_the_grid(
     ]
 
 
+def test_a_spec_that_must_be_corrected_is_named_with_its_guesses(tmp_path):
+    data = problem()
+    indexed = {"Name": "rows", "Type": "int32", "MemoryType": "Vector", "Size": 131072}
+    data["KernelSpecification"]["Arguments"].append(indexed)
+    data["KernelSpecification"]["Arguments"][1] |= {"FillType": "Constant", "FillValue": 1.0}
+    path = write(tmp_path, data)
+    kernel = KERNEL.replace("int width)", "int width, int *rows)")
+    (tmp_path / "blur.cu").write_text(kernel.replace("in[", "in[rows[0] + ", 1))
+    result = kernelwright("import", path, "-o", tmp_path / "spec")
+    spec = tmp_path / "spec" / "spec.yaml"
+    assert result.returncode == 2
+    assert result.stdout.splitlines() == [
+        str(spec),
+        "guess: in holds random numbers, not its FillValue everywhere",
+        "guess: rows is read and written, since its AccessType is not given",
+    ]
+    assert f"{spec} needs to be corrected: edit it, then run: kernelwright val" in result.stderr
+    assert "'rows' is used as an index" in result.stderr
+
+
 def changed(*path, value):
     data = problem()
     at = data
