@@ -250,6 +250,13 @@ def test_intrinsics_are_seen_however_the_source_hides_them(call: str, found: obj
     assert binary.reaches == found
 
 
+def test_a_program_without_kernels_may_be_one_that_the_compiler_gave_up() -> None:
+    refused = OpenCLCompiler(opencl_devices()[0]).compile(build("int one() { return 1; }", "k"))
+    assert isinstance(refused, Rejected)
+    assert "has no kernel named 'k'; found: none" in refused.detail
+    assert "it gave up, as PoCL does" in refused.detail
+
+
 def test_a_constant_that_looks_like_a_library_is_none() -> None:
     assert not has_lasting_memory(
         b"\x7fELF\x02\x01" + bytes(9) + b"\x7fELF\x02\x01" + b"\xff" * 200

@@ -28,6 +28,11 @@ _MESSAGE = re.compile(
 
 _POISONED = "attempt to use a poisoned identifier"
 
+_NONE = (
+    "none, and the compiler told no error: either there is none, or it gave up, as PoCL does with "
+    "vectors that are too long for it"
+)
+
 
 def open_compiler(device: Device) -> "OpenCLCompiler":
     """A compiler for the first device here of this model.
@@ -78,7 +83,7 @@ class OpenCLCompiler:
         names = program.get_info(cl.program_info.KERNEL_NAMES).split(";")
         for entry in build.entries:
             if entry not in names:
-                found = ", ".join(filter(None, names)) or "none"
+                found = ", ".join(filter(None, names)) or _NONE
                 return compile_error(f"{build.file} has no kernel named {entry!r}; found: {found}")
         (code,) = program.get_info(cl.program_info.BINARIES)
         texts = (source, *headers.values())
