@@ -86,8 +86,7 @@ class LaunchCode:
 
     def c(self, expression: Expression, types: Shape, variant: ExportVariant | None = None) -> str:
         """An expression over a shape, with types and the variant's parameters filled in."""
-        known = types | (variant.configuration.as_dict() if variant else {})
-        return expression.bind(known, self.device).to_c(lambda name: f"s->{name}")
+        return self._bound(expression, types, variant).to_c("s->{}".format)
 
     def conditions(
         self,
@@ -98,11 +97,15 @@ class LaunchCode:
         true: bool = True,
     ) -> list[str]:
         """C conditions: an expression is defined on a shape, and ``true`` if it must be."""
-        known = types | (variant.configuration.as_dict() if variant else {})
-        bound = expression.bind(known, self.device)
-        defined = bound.to_c_defined("s->{}".format)
-        found = [defined, bound.to_c("s->{}".format) if true else ""]
+        defined = self._bound(expression, types, variant).to_c_defined("s->{}".format)
+        found = [defined, self.c(expression, types, variant) if true else ""]
         return [condition for condition in found if condition not in ("", "1LL")]
+
+    def _bound(
+        self, expression: Expression, types: Shape, variant: ExportVariant | None
+    ) -> Expression:
+        known = types | (variant.configuration.as_dict() if variant else {})
+        return expression.bind(known, self.device)
 
     def count_steps(self, variant: ExportVariant) -> str:
         """How many launches and fills."""

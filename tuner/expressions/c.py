@@ -120,10 +120,7 @@ _MAX_LENGTH = 100_000
 
 def render(node: Node, rename: Callable[[str], str]) -> str:
     """The tree as one C expression; raises :class:`ExpressionError` for names and device limits."""
-    text = _render(node, rename)
-    if len(text) > _MAX_LENGTH:
-        raise ExpressionError("the expression is too long in C")
-    return text
+    return _not_too_long(_render(node, rename))
 
 
 def render_defined(node: Node, rename: Callable[[str], str]) -> str:
@@ -132,7 +129,10 @@ def render_defined(node: Node, rename: Callable[[str], str]) -> str:
     Division by zero and results beyond 64 bits are, but for the negated and the absolute least
     number and its quotient by -1. Raises as :func:`render`.
     """
-    text = " && ".join(_defined(node, rename))
+    return _not_too_long(" && ".join(_defined(node, rename)))
+
+
+def _not_too_long(text: str) -> str:
     if len(text) > _MAX_LENGTH:
         raise ExpressionError("the expression is too long in C")
     return text

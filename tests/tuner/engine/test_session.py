@@ -600,29 +600,27 @@ def losing(usual, kind, task, reason):
     return Losing(device=GPU, baseline_ns=usual.baseline_ns, cost=usual.cost)
 
 
-def test_a_confirmation_that_loses_every_worker_interrupts_the_run_which_can_be_resumed():
+@pytest.mark.parametrize(
+    ("kind", "task", "reason", "told"),
+    [
+        (ConfirmationSampled, "confirm", "no descriptors", "the confirmation"),
+        (BaselinePrepared, "prepare", "out of memory", "preparing the baseline"),
+    ],
+)
+def test_needed_work_that_loses_every_worker_interrupts_the_run_which_can_be_resumed(
+    kind, task, reason, told
+):
     usual = fleet()
     undisturbed = Run(experiment()).drive(usual).history
     run = Run(experiment())
-    with pytest.raises(RunInterrupted, match=r"lost its worker 3 times, gpu: no descriptors"):
-        run.drive(losing(usual, ConfirmationSampled, "confirm", "no descriptors"))
+    with pytest.raises(RunInterrupted, match=f"^{told} lost its worker 3 times, gpu: {reason}"):
+        run.drive(losing(usual, kind, task, reason))
     losses = [fact for fact in run.facts if isinstance(fact, WorkLost)]
     assert [(fact.attempt, fact.final) for fact in losses] == [(1, False), (2, False), (3, True)]
-    assert not any(isinstance(fact, ConfirmationSampled | RunFinished) for fact in run.facts)
+    assert not any(isinstance(fact, kind | RunFinished) for fact in run.facts)
     history = run.drive(fleet()).history
     assert history.finished
     assert winners(history) == winners(undisturbed)
-
-
-def test_a_baseline_that_loses_every_worker_interrupts_the_run_which_can_be_resumed():
-    usual = fleet()
-    run = Run(experiment())
-    with pytest.raises(RunInterrupted, match=r"baseline lost its worker 3 times, gpu: out of"):
-        run.drive(losing(usual, BaselinePrepared, "prepare", "out of memory"))
-    losses = [fact for fact in run.facts if isinstance(fact, WorkLost)]
-    assert [(fact.attempt, fact.final) for fact in losses] == [(1, False), (2, False), (3, True)]
-    assert not any(isinstance(fact, BaselinePrepared | RunFinished) for fact in run.facts)
-    assert run.drive(fleet()).history.finished
 
 
 def test_winners_whose_examination_is_lost_again_and_again_are_reported_with_a_note():
