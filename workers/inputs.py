@@ -57,9 +57,6 @@ _PART, _PARTS = 256, 16
 where there were less than so many parts."""
 _FLIPS = 2
 """Few enough elements change that a hash of a part of the inputs misses some."""
-_PLACES = 3
-"""Units in the last place by which a number is moved, at most."""
-
 PythonFill = Callable[[FromPython, str, int], NDArray[Any]]
 """Calls a ``{python: …}`` fill: (function, argument, seed) → array."""
 
@@ -125,28 +122,6 @@ def flipped(
 def is_foreign(argument: ResolvedArgument) -> bool:
     """Whether the contents come from the user's file or function, so are not drawn."""
     return isinstance(argument.fill, FromFile | FromPython)
-
-
-def can_renew(argument: ResolvedArgument) -> bool:
-    """Whether equivalent new contents can be made: drawn, or :func:`nudged`."""
-    return is_float(argument.dtype) if is_foreign(argument) else argument.fill != "zeros"
-
-
-def nudged(contents: NDArray[Any], rng: np.random.Generator) -> NDArray[Any]:
-    """The same floats, each moved by a few units in the last place.
-
-    Contents from the user may have any structure (an order, a triangle, zeros), which this keeps:
-    zeros, infinities and NaNs stay, and no number becomes one of them.
-    """
-    words = np.ascontiguousarray(contents).view(f"u{contents.dtype.itemsize}")
-    infinity = np.array(np.inf, contents.dtype).view(words.dtype)
-    sign = np.array(-0.0, contents.dtype).view(words.dtype)
-    magnitude = words & ~sign
-    moved = magnitude + rng.integers(1, _PLACES, words.shape, endpoint=True).astype(words.dtype)
-    moved = np.where(moved < infinity, moved, magnitude - _PLACES)
-    fixed = (magnitude == 0) | (magnitude >= infinity)
-    found: NDArray[Any] = np.where(fixed, words, moved | words & sign).view(contents.dtype)
-    return found
 
 
 def applies(argument: ResolvedArgument, distribution: Distribution) -> bool:

@@ -6,6 +6,7 @@ Runs in the test's own process, so its kernels are all harmless to it.
 import hashlib
 from abc import abstractmethod
 from collections.abc import Iterator
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -21,8 +22,10 @@ from workers.devices.port import (
     EnergyMeter,
     Launchable,
     OtherContents,
+    OwnInputs,
     RepeatingLaunchable,
     StagedBuffer,
+    Variation,
 )
 from workers.devices.staging import staged_scalar
 
@@ -63,6 +66,7 @@ class DeviceBackendConformance:
         sets: int = 3,
         out: str = "out",
         align: int = 4,
+        varies: Variation | None = None,
     ) -> BufferSets:
         buffers = []
         for name in ("out", "x", "y"):
@@ -79,6 +83,7 @@ class DeviceBackendConformance:
                     size=4 * N,
                     align=align,
                     contents=str(path) if kind != "out" else None,
+                    varies=varies if kind != "out" else None,
                 )
             )
         return backend.stage([*buffers, staged_scalar("n", "int32", N)], sets)
@@ -251,6 +256,39 @@ class DeviceBackendConformance:
             want = 2 * held["x"] + held["y"] if out == "out" else held["out"] + held["x"]
             for index in (0, 1, 2) if other is None else (1,):
                 assert self.seen(buffer_sets, index, want, tmp_path) == 0
+
+    @pytest.mark.parametrize("out", ["out", "inout"])
+    @pytest.mark.parametrize("varies", ["rotated", "nudged"])
+    def test_each_set_holds_inputs_of_its_own_for_one_burst(
+        self, backend, arrays, tmp_path, varies, out
+    ) -> None:
+        arrays |= {"y": np.zeros(N, np.float32), "out": np.zeros(N, np.float32)}
+        arrays["x"] = np.arange(1, N + 1, dtype=np.float32)
+        buffer_sets = self.stage(backend, tmp_path, arrays, varies=varies, out=out)
+        launchable = self.bind(backend, buffer_sets, "affine" if out == "out" else "add")
+
+        def held(seed: int, index: int) -> np.ndarray:
+            own = OwnInputs(seed=seed, set_index=index)
+            buffer_sets.restore([0, 1, 2], POISON, own)
+            launchable.burst([2, 0, 1])
+            seen = buffer_sets.inspect(index, {})
+            assert seen.damage is None
+            return np.frombuffer(seen.outputs["out"], np.float32) / (2 if out == "out" else 1)
+
+        found = [held(7, index) for index in (0, 1, 2)]
+        assert all(np.array_equal(held(7, index), found[index]) for index in (2, 0, 1))
+        others = [*found, held(8, 1)]
+        assert not any(np.array_equal(a, b) for a, b in combinations([arrays["x"], *others], 2))
+        for one in others:
+            if varies == "rotated":
+                assert np.array_equal(np.roll(one, -int(np.argmin(one))), arrays["x"])
+            else:
+                assert (one != arrays["x"]).all()
+                assert np.allclose(one, arrays["x"], rtol=1e-6)
+        buffer_sets.restore([0, 1, 2], POISON)
+        launchable.burst([0, 1, 2])
+        want = (2 if out == "out" else 1) * arrays["x"]
+        assert all(self.seen(buffer_sets, index, want, tmp_path) == 0 for index in (0, 1, 2))
 
     def test_a_loaded_module_starts_without_a_past(self, backend, arrays, tmp_path) -> None:
         buffer_sets = self.stage(backend, tmp_path, arrays, sets=2, out="inout")

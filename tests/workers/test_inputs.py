@@ -10,7 +10,7 @@ from tuner.experiment.contents import FromFile, FromPython
 from tuner.experiment.fields import PythonFunction
 from workers.distributions import REACHES, SPECIAL_PARTS, Distribution, ties
 from workers.elements import dtype_name, numpy_dtype
-from workers.inputs import _BLOCK, LARGE, SMALL, applies, fill, flipped, nudged, stream
+from workers.inputs import _BLOCK, LARGE, SMALL, applies, fill, flipped, stream
 
 
 def argument(fill="normal", dtype="float32", shape=(64, 32), **fields) -> ResolvedArgument:
@@ -425,31 +425,3 @@ def test_a_python_fill_is_asked_with_its_own_seed() -> None:
     assert (values == 2.0).all()
     fill(argument(function, shape=(4,)), stream(2, "a"), "default", python)
     assert len(set(seeds)) == 2
-
-
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
-def test_nudged_numbers_are_all_others_and_mean_the_same(dtype) -> None:
-    kind = numpy_dtype(dtype)
-    values = drawn(argument(dtype=dtype))
-    changed = nudged(values, stream(1, "nudge"))
-    assert changed.dtype == kind
-    assert (changed != values).all()
-    assert np.array_equal(np.signbit(changed), np.signbit(values))
-    least = 2.0 ** -{"float16": 10, "bfloat16": 7, "float32": 23, "float64": 52}[dtype]
-    wide, near = values.astype("f8"), changed.astype("f8")
-    assert (np.abs(near - wide) <= 4 * least * np.abs(wide)).all()
-
-
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
-def test_what_is_no_ordinary_number_is_not_nudged_and_none_becomes_so(dtype) -> None:
-    kind = numpy_dtype(dtype)
-    special = np.array([0.0, -0.0, np.inf, -np.inf, np.nan]).astype(kind)
-    word = np.dtype(f"u{kind.itemsize}")
-    assert np.array_equal(nudged(special, stream(1, "n")).view(word), special.view(word))
-    infinity = np.array(np.inf, kind).view(word)
-    greatest = np.full(64, infinity - word.type(1)).view(kind)
-    smallest = np.full(64, 1, word).view(kind)
-    for ends in (greatest, smallest):
-        changed = nudged(ends, stream(1, "n")).astype("f8")
-        assert np.isfinite(changed).all()
-        assert (changed > 0).all()

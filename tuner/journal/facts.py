@@ -63,8 +63,8 @@ class Sample:
     ``shape`` counts tune shapes, then held-out ones; ``cache`` is ``cold`` or ``hot``. A finalist
     that is launched dependently, unlike the baseline, is timed ``serialised`` as well: each launch
     after the end of the one before. ``millijoules`` of a launch are measured where energy counts.
-    ``unseen`` is the time of a launch on inputs that the finalist never saw ÷ that of one on the
-    timed inputs; ``None`` if not measured.
+    ``unseen`` is the time of launches on inputs that the finalist never saw ÷ that on the timed
+    inputs; ``None`` if not measured.
     """
 
     trial: int

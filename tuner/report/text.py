@@ -306,7 +306,7 @@ def _unseen(cells: Iterable[Cell]) -> Iterator[str]:
     ratios = [cell.unseen for cell in cells if cell.unseen]
     if ratios:
         ratio = geometric_mean(ratios, [1.0] * len(ratios))
-        yield f"single launches: {ratio:.2f} times as long on inputs never seen as on repeated ones"
+        yield f"{ratio:.2f} times as long on inputs never seen as on repeated ones"
 
 
 def _shapes(held_out: float | None) -> str:

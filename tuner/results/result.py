@@ -50,8 +50,8 @@ class Cell:
     ``time_ns`` is ``None`` if the configuration is infeasible or was not measured. A configuration
     that is launched dependently, unlike the baseline, was timed ``serialised`` too: each launch
     after the end of the one before. ``millijoules`` per launch are known where energy is measured.
-    ``unseen`` is the time of single launches on inputs that it never saw ÷ that on repeated ones,
-    the median over processes.
+    ``unseen`` is the time of launches on inputs that it never saw ÷ that on repeated ones, the
+    median over processes.
     """
 
     shape: int

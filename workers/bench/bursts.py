@@ -27,7 +27,8 @@ class Burst:
 
     ``exact``: on buffers that are aligned to exactly what is promised, rather than as an allocator
     aligns. ``idle`` sets are restored too, and must not change.
-    In a ``mixed`` burst the set to inspect holds other inputs than the rest.
+    In a ``mixed`` burst the set to inspect holds other inputs than the rest; with a ``seed`` each
+    set holds inputs of its own.
     ``timed`` bursts give samples; ``raced`` ones, warm-up included, tell whether a candidate is
     surely slower than a cut-off. With ``keep_outputs`` nothing is poisoned before. With ``late``
     the last launch finds its memory written late. With ``forgets`` a processor has forgotten before
@@ -42,6 +43,7 @@ class Burst:
     keep_outputs: bool = False
     exact: bool = False
     mixed: bool = False
+    seed: int | None = None
     late: LateWrite | None = None
     forgets: bool = False
 

@@ -206,7 +206,7 @@ class Confirmation:
         notes: dict[Note, None],
     ) -> list[Sample]:
         """Check those that are new on all cases of a timed shape, and time all on it."""
-        cases = self._prep.cases[shape][:-1]  # the last is for the timing recheck
+        cases = self._prep.cases[shape]
         samples: list[Sample] = []
         with self._staged(session, loaded, cases, caches):
             self._check_further(session, loaded.new, shape, cases, extra)

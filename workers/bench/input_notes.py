@@ -11,9 +11,10 @@ from workers.bench.input_specs import InputSpec
 from workers.bench.oracle import Oracle
 from workers.bench.preparation import Preparation
 from workers.elements import is_float
-from workers.inputs import can_renew, is_foreign
+from workers.inputs import is_foreign
 from workers.integrity.launch_checks import VerificationCase
 from workers.integrity.trivial_answers import unnoticed_omissions
+from workers.variations import variation
 
 
 def note_untested(prep: Preparation, oracle: Oracle) -> None:
@@ -54,7 +55,7 @@ def _note_unchanged_inputs(prep: Preparation, oracle: Oracle) -> None:
         oracle.note("no input ever changes: a kernel that kept its first answer would be right")
         return
     for argument in constant:
-        if is_foreign(argument) and not can_renew(argument):
+        if is_foreign(argument) and variation(argument) is None:
             oracle.note(
                 f"input {argument.name} never changes: a kernel that remembers what follows "
                 "from it would not be found out"

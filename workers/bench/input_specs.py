@@ -128,7 +128,7 @@ def search_keys(prep: Preparation) -> list[tuple[int, InputSpec]]:
 
 
 def _searched(arguments: Sequence[ResolvedArgument]) -> tuple[InputSpec, ...]:
-    """The cases of a tune shape in search; the last is kept for the timing recheck.
+    """The cases of a tune shape in search.
 
     An application launches a kernel that works in place several times in a row: one that recognises
     its own output could do nothing from the second launch on.

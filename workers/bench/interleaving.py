@@ -18,7 +18,7 @@ from tuner.journal.facts import Sample
 from workers.bench.energy import interleaved
 from workers.bench.launcher import LoadedCandidate
 from workers.bench.preparation import Preparation
-from workers.bench.recheck import draws_inputs, recheck_timing
+from workers.bench.recheck import compares_outside, recheck_timing
 from workers.bench.session import BenchSession
 from workers.device_lock import DeviceLock
 from workers.integrity.timing_recheck import Accepted
@@ -122,8 +122,7 @@ class InterleavedTiming:
 
     def _check_others(self, loaded: LoadedCandidate) -> None:
         """Check a finalist on its other cases."""
-        _, *others, _ = self.prep.cases[self.shape]
-        for case in others:
+        for case in self.prep.cases[self.shape][1:]:
             if case.launches == 1:
                 self.session.check(loaded, case, exact=False)
 
@@ -154,8 +153,7 @@ class InterleavedTiming:
                     self.shape,
                     times[trial, False],
                     partial(self._again, trial),
-                    self.rng,
-                    unique_inputs=draws_inputs(self.prep, self.shape, self.rng),
+                    compared=compares_outside(self.prep, self.shape, self.rng),
                 )
             if accepted[trial, False].corrected:
                 self.session.notes[

@@ -22,7 +22,7 @@ from workers.bench.protocol import RunBurst
 from workers.bench.staged_shapes import StagedShapes, StagingKey
 from workers.bench.supervisor import BurstResult, Supervisor
 from workers.comparison import Expected
-from workers.devices.port import EnergyReading, LateWrite, OtherContents, Rotation
+from workers.devices.port import EnergyReading, LateWrite, OtherContents, OwnInputs
 from workers.devices.staging import buffer_bytes
 
 _POISONS = ((0xFF, 0x7F, 0xFE, 0x7E), (0x3C, 0x3F, 0xBD, 0x2E))
@@ -44,9 +44,9 @@ class LoadedCandidate:
     """A candidate loaded into the child.
 
     ``launchables`` are bound at first use. On shapes in ``compiling`` the launch that made the
-    driver compile may still run. Timed again on a shape, it is launched in the same of its
-    ``orders``. By shape, a launch took up to ``slowest_ns`` so far, and ``clocks`` has nanoseconds
-    per launch of the last bursts: by the device's clock, and by the host's.
+    driver compile may still run. Timed again on so many sets of a shape, it is launched in the same
+    of its ``orders``. By shape, a launch took up to ``slowest_ns`` so far, and ``clocks`` has
+    nanoseconds per launch of the last bursts: by the device's clock, and by the host's.
     """
 
     candidate: Candidate
@@ -54,7 +54,7 @@ class LoadedCandidate:
     launchables: dict[StagingKey, int] = field(default_factory=dict)
     compiling: set[int] = field(default_factory=set)
     slowest_ns: dict[int, float] = field(default_factory=dict)
-    orders: dict[tuple[int, Rotation], tuple[int, ...]] = field(default_factory=dict)
+    orders: dict[tuple[int, int], tuple[int, ...]] = field(default_factory=dict)
     clocks: dict[int, deque[tuple[float, float]]] = field(default_factory=dict)
 
     def record(self, shape: int, burst: Burst, times: Sequence[float], wall_ns: float) -> None:
@@ -185,8 +185,12 @@ class Launcher:
         read_telemetry: bool = False,
     ) -> RunBurst:
         key = shape, burst.exact
-        other, changed = None, self._shapes[key].changed
-        if burst.mixed and burst.inspect is not None and changed is not None:
+        changed = self._shapes[key].changed
+        other: OtherContents | OwnInputs | None = None
+        if burst.seed is not None:
+            told = None if self._prep.device.is_cpu else burst.inspect
+            other = OwnInputs(seed=burst.seed, set_index=told)
+        elif burst.mixed and burst.inspect is not None and changed is not None:
             other = OtherContents(set_index=burst.inspect, contents=changed.contents)
             expected = changed.expected
         return RunBurst(

@@ -23,6 +23,7 @@ from workers.devices.port import (
     EnergyReading,
     LateWrite,
     OtherContents,
+    OwnInputs,
     Rotation,
     Staged,
 )
@@ -112,11 +113,11 @@ class RunBurst:
     ``inspect`` is the set to inspect after the launches; ``idle`` ones must be as they were
     restored, and ``decoy_sets`` are restored for nothing. Without a ``poison`` outputs keep what
     earlier launches left. Outputs that are ``expected`` are compared in the child, others are
-    returned. One set may hold ``other`` contents during this burst. With ``late`` the last launch
-    finds its memory written late. With ``changed_only`` outputs that equal those of the
-    launchable's last such burst are named in the answer, but not sent. With ``forgets`` a processor
-    first forgets what it has learnt of branches. Answered by :class:`BurstReply`, with the device's
-    state if ``read_telemetry``.
+    returned. One set may hold ``other`` contents during this burst, or each inputs of its own. With
+    ``late`` the last launch finds its memory written late. With ``changed_only`` outputs that equal
+    those of the launchable's last such burst are named in the answer, but not sent. With
+    ``forgets`` a processor first forgets what it has learnt of branches. Answered by
+    :class:`BurstReply`, with the device's state if ``read_telemetry``.
 
     A launch may take ``deadline`` seconds, and all but one ``other_deadline`` if there is one, to
     which the supervisor holds them.
@@ -133,7 +134,7 @@ class RunBurst:
     read_telemetry: bool = False
     idle: tuple[int, ...] = ()
     decoy_sets: tuple[int, ...] = ()
-    other: OtherContents | None = None
+    other: OtherContents | OwnInputs | None = None
     late: LateWrite | None = None
     changed_only: bool = False
     forgets: bool = False

@@ -9,7 +9,7 @@ import itertools
 import math
 import statistics
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -29,7 +29,6 @@ from workers.bench.protocol import RunBurst
 from workers.bench.staged_shapes import StagedShapes, StagingKey
 from workers.bench.stopping import least_bursts, precise_enough, surely_slower
 from workers.bench.supervisor import BurstResult, Supervisor
-from workers.comparison import Expected
 from workers.devices.port import Rotation
 from workers.integrity.launch_checks import (
     Contents,
@@ -40,7 +39,6 @@ from workers.integrity.launch_checks import (
     naming_early_starts,
 )
 from workers.integrity.time_bounds import Bounds
-from workers.integrity.timing_recheck import FirstLaunch
 
 _MAX_CONTINUED = 16
 """Launches at most that continue a timing before other contents are written."""
@@ -146,39 +144,47 @@ class BenchSession:
         deque(self._checked(loaded, case, bursts), maxlen=0)
 
     def time_single_launch(
-        self, loaded: LoadedCandidate, case: VerificationCase, *, forgets: bool = False
+        self, loaded: LoadedCandidate, case: VerificationCase, *, forgets: bool
     ) -> float:
-        """Nanoseconds of one checked launch on a case's inputs.
+        """Nanoseconds of one launch on a case's inputs.
 
-        With ``forgets`` the device has forgotten before which way the kernel's branches went.
+        If it ``forgets``, the device no longer knows which way the kernel's branches went.
         """
-        asked, seen = self._single(loaded, case.shape, case.contents, case.expected, forgets)
-        self._check(case, asked, seen)
-        return seen.times[0]
+        key = case.shape, False
+        self._shapes.ensure(key, case.contents)
+        target = next(self._shapes[key].order)
+        (found,) = self._run(loaded, case.shape, Burst((target,), forgets=forgets))
+        return found
 
-    def time_on_new_inputs(
+    def time_burst(self, loaded: LoadedCandidate, case: VerificationCase) -> float:
+        """Nanoseconds per launch of one burst of a timing on a case's inputs."""
+        self._shapes.ensure((case.shape, False), case.contents)
+        _, order = self._order(loaded, case.shape, self._prep.measure.cache, self._prep.measure)
+        return statistics.median(self._run(loaded, case.shape, Burst(order)))
+
+    def time_on_own_inputs(
         self,
         loaded: LoadedCandidate,
-        baseline: LoadedCandidate,
-        like: VerificationCase,
-        contents: Contents,
-    ) -> FirstLaunch:
-        """One launch on other contents, checked against the baseline.
+        case: VerificationCase,
+        checked_by: LoadedCandidate | None = None,
+    ) -> float:
+        """The same on inputs that no launch has seen, and that follow from the case's.
 
-        The baseline runs second, so that its answer is in no memory before.
+        One launch of the burst is checked by another kernel, which runs after it, so that its
+        answer is in no memory before.
         """
-        (asked, seen), (_, other) = (
-            self._single(each, like.shape, contents, {}) for each in (loaded, baseline)
-        )
-        assert other.inspection is not None
-        wanted = agreeing(like, contents, other.inspection, self._named(like.shape))
-        self._check(wanted, asked, seen)
-        return FirstLaunch(seen.times[0], other.times[0])
-
-    def single_launch_overhead_ns(self, baseline: LoadedCandidate, case: VerificationCase) -> float:
-        """Twice the nanoseconds by which a single launch of the baseline exceeds its timing."""
-        taken = (self.time_single_launch(baseline, case) for _ in range(_TAKES))
-        return 2 * max(0.0, min(taken) - self._prep.baseline_ns[case.shape])
+        shape = case.shape
+        self._shapes.ensure((shape, False), case.contents)
+        _, order = self._order(loaded, shape, self._prep.measure.cache, self._prep.measure)
+        target = order[pick(len(order), self._rng)] if checked_by else None
+        burst = Burst(order, inspect=target, seed=int(self._rng.integers(1 << 62)))
+        ((asked, seen),) = self._launcher.run(loaded, shape, [burst], {})
+        if checked_by is not None and target is not None:
+            one = replace(burst, order=(target,))
+            ((_, other),) = self._launcher.run(checked_by, shape, [one], {})
+            assert other.inspection is not None
+            self._check(agreeing(case, other.inspection, self._named(shape)), asked, seen)
+        return statistics.median(seen.times)
 
     def time(
         self,
@@ -254,9 +260,10 @@ class BenchSession:
         In the same as before, where one is known: the device keeps a graph for each.
         """
         rotation = self._shapes.rotation(shape, cache, measure.warmup, measure.repeats)
-        if (shape, rotation) not in loaded.orders:
-            loaded.orders[shape, rotation] = random_order(rotation, self._rng)
-        return rotation, loaded.orders[shape, rotation]
+        key = shape, rotation.sets
+        if key not in loaded.orders:
+            loaded.orders[key] = random_order(rotation, self._rng)
+        return rotation, loaded.orders[key]
 
     def _take(
         self,
@@ -302,7 +309,7 @@ class BenchSession:
         self,
         loaded: LoadedCandidate,
         key: StagingKey,
-        contents: Contents | None,
+        contents: Contents,
     ) -> int:
         """The set for a launch on these contents.
 
@@ -317,22 +324,10 @@ class BenchSession:
             self._launch_unchecked(loaded, key, order)
         return next(staged.order)
 
-    def _single(
-        self,
-        loaded: LoadedCandidate,
-        shape: int,
-        contents: Contents,
-        expected: Mapping[str, Expected],
-        forgets: bool = False,
-    ) -> tuple[RunBurst, BurstResult]:
-        """One inspected launch on contents that are written twice, now from the page cache."""
-        key = shape, False
-        target = self._next_set(loaded, key, None)
-        self._shapes.refill(key, contents)
-        self._shapes.refill(key, contents)
-        burst = Burst((target,), inspect=target, forgets=forgets)
-        (one,) = self._launcher.run(loaded, shape, [burst], expected)
-        return one
+    def _run(self, loaded: LoadedCandidate, shape: int, burst: Burst) -> tuple[float, ...]:
+        """Run a burst that is not inspected; its times."""
+        ((_, seen),) = self._launcher.run(loaded, shape, [burst], {})
+        return seen.times
 
     def _launch_unchecked(
         self, loaded: LoadedCandidate, key: StagingKey, order: tuple[int, ...]

@@ -38,7 +38,6 @@ class TrialRunner:
         self._server = server
         self._prep = prep
         self._session = BenchSession(server, prep, deadlines, rng, prep.bounds)
-        self._rng = rng
         self._trials = 0
         self._loaded_builds = _builds(prep.setup.baseline)
         self.alive = True
@@ -170,12 +169,10 @@ class TrialRunner:
         timed_ns = statistics.median(samples)
         if not within_cutoff(shape, timed_ns / baseline_ns, cutoffs):
             return cut_short(samples, baseline_ns)
-        last = len(self._prep.cases[shape]) - 1
-        for number in range(1, last):
+        for number in range(1, len(self._prep.cases[shape])):
             self._check(loaded, shape, number)
         if not self._prep.device.is_cpu:
             # What outlasts a launch is reset or refused; confirmation looks for other memories.
-            self._check(loaded, shape, last)
             return full(samples, baseline_ns)
         accepted = recheck_timing(
             self._prep,
@@ -185,8 +182,7 @@ class TrialRunner:
             shape,
             samples,
             lambda: self._samples(loaded, shape),
-            self._rng,
-            unique_inputs=True,
+            compared=True,
         )
         return full(accepted.samples, self._prep.baseline_ns[shape])
 

@@ -31,6 +31,11 @@ NOISE = 0x3E9D2B71
 """Fills on-chip memory: an ordinary number as a float and as two halves."""
 
 
+Variation = Literal["rotated", "nudged"]
+"""How other contents follow from given ones: elements rotated by some places, as where they are
+drawn independently; or floats moved by a few units in the last place, which keeps any structure."""
+
+
 class DeviceFailure(Exception):
     """A candidate failed on the device; classified by the driver's status code, never by text.
 
@@ -65,6 +70,7 @@ class StagedBuffer:
     read-only file of ``size`` raw bytes for ``in``, ``inout`` and ``constant`` buffers; the same
     path always holds the same bytes. ``symbol`` names a ``constant``'s variable in the module.
     Where the device can protect memory, a launch that writes to a ``read_only`` buffer crashes.
+    ``varies`` says how its contents may be changed for a launch on inputs of its own.
     """
 
     name: str
@@ -77,6 +83,7 @@ class StagedBuffer:
     contents: str | None = None
     symbol: str | None = None
     read_only: bool = False
+    varies: Variation | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +158,19 @@ class OtherContents:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OwnInputs:
+    """Inputs that vary from set to set of a burst, the same for the same ``seed``.
+
+    Every set's ``in`` and ``inout`` buffers hold what follows from their contents by their
+    :data:`Variation`, seed and set. Where it is known before the launches, ``set_index`` is the set
+    that is inspected after them.
+    """
+
+    seed: int
+    set_index: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EnergyReading:
     """A device's energy counter just after it changed, and what had been launched by then.
 
@@ -180,12 +200,16 @@ class BufferSets(Protocol):
         """
 
     def restore(
-        self, sets: Sequence[int], poison: int | None, other: OtherContents | None = None
+        self,
+        sets: Sequence[int],
+        poison: int | None,
+        other: OtherContents | OwnInputs | None = None,
     ) -> None:
         """Prepare these sets for a launch: ``inout`` as filled, ``out`` and scratch poisoned.
 
-        Without a ``poison`` there is one set, whose ``out`` and scratch buffers are kept. One of
-        the sets may hold ``other`` contents until the next time: no other set is inspected then.
+        Without a ``poison`` there is one set, whose ``out`` and scratch buffers are kept. Until the
+        next time one of the sets may hold ``other`` contents, or each inputs of its own: on a
+        device that is told before which set is inspected, no other one is then.
         """
 
     def inspect(self, set_index: int, expected: Mapping[str, Expected]) -> Inspection:

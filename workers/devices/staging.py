@@ -7,6 +7,7 @@ import numpy as np
 from tuner.experiment.arguments import POINTER_BYTES, ResolvedArgument
 from workers.devices.port import Staged, StagedBuffer, StagedValue
 from workers.elements import numpy_dtype
+from workers.variations import variations
 
 NULL = bytes(POINTER_BYTES)
 """A null pointer, as a kernel reads it."""
@@ -17,6 +18,7 @@ def staged(
 ) -> list[Staged]:
     """Resolved arguments as the device port takes them, aligned to at least so many bytes."""
     found: list[Staged] = []
+    varying = variations(arguments)
     for a in arguments:
         if a.kind == "null":
             found.append(StagedValue(name=a.name, data=NULL.hex()))
@@ -38,6 +40,7 @@ def staged(
                     contents=contents.get(a.name),
                     symbol=a.symbol,
                     read_only=a.kind == "in" and least_align > 1,
+                    varies=varying.get(a.name),
                 )
             )
     return found

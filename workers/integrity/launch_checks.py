@@ -60,20 +60,16 @@ class VerificationCase:
 
 
 def agreeing(
-    like: VerificationCase,
-    contents: Contents,
-    seen: Inspection,
-    arguments: Mapping[str, ResolvedArgument],
+    like: VerificationCase, seen: Inspection, arguments: Mapping[str, ResolvedArgument]
 ) -> VerificationCase:
-    """A case on other contents, whose expected outputs are what another launch left.
+    """A case on inputs that follow from another's; expected are outputs that a launch left.
 
     Tolerances are doubled, since that launch may be off by as much, and are the same for all
     elements: those with bounds of their own are other ones here.
     """
     return replace(
         like,
-        label="inputs drawn anew",
-        contents=contents,
+        label="inputs of its own",
         expected={
             name: replace(
                 one,

@@ -24,6 +24,7 @@ from workers.devices.port import (
     Damage,
     Inspection,
     OtherContents,
+    OwnInputs,
     Rotation,
     Staged,
     StagedBuffer,
@@ -31,6 +32,7 @@ from workers.devices.port import (
     check_launch,
     unobserved,
 )
+from workers.variations import numbers, varied
 
 TRAITS = replace(
     OPENCL,
@@ -202,12 +204,23 @@ class FakeBufferSets:
                 buffer.bytes[:] = self.contents.get(name, kept)
 
     def restore(
-        self, sets: Sequence[int], poison: int | None, other: OtherContents | None = None
+        self,
+        sets: Sequence[int],
+        poison: int | None,
+        other: OtherContents | OwnInputs | None = None,
     ) -> None:
         self.poison = poison
-        files = other.contents if other else {}
-        mixed = {name: np.fromfile(path, np.uint8) for name, path in files.items()}
-        self.mixed = {other.set_index: mixed} if other else {}
+        self.mixed = {}
+        if isinstance(other, OtherContents):
+            files = other.contents.items()
+            mixed = {name: np.fromfile(path, np.uint8) for name, path in files}
+            self.mixed = {other.set_index: mixed}
+        elif other is not None:
+            for a in (a for a in self.arguments if a.varies):
+                found = numbers(a, other, len(self.buffers))
+                for index in sets:
+                    contents = varied(self.contents[a.name], a, found[index])
+                    self.mixed.setdefault(index, {})[a.name] = contents
         for index in set(sets):
             for a in self.arguments:
                 if a.kind in ("in", "inout"):

@@ -31,6 +31,7 @@ def view(address: int, count: int, dtype="u1") -> np.ndarray:
 
 _ARGUMENTS = {
     "restore_sets": 5,
+    "vary_sets": 9,
     "find_damage": 2,
     "digest": 2,
     "compare": 12,
@@ -147,6 +148,7 @@ class FakeDriver:
         self.runtime = runtime
         self.kernels: dict[str, Callable[..., None]] = {
             "restore_sets": self.restore_sets,
+            "vary_sets": self.vary_sets,
             "find_damage": self.find_damage,
             "digest": self.digest,
             "compare": self.compare,
@@ -215,6 +217,16 @@ class FakeDriver:
         numbers = view(ids, count, "i4") if ids else np.arange(count)
         for number in numbers:
             ctypes.memmove(base + int(number) * words * 16, image, words * 16)
+
+    def vary_sets(self, grid, block, table) -> None:
+        base, image, stride, offset, size, item, asked, infinity, most = (
+            int(self.argument(table, k)) for k in range(9)
+        )
+        held = view(image + offset, size // item, f"u{item}")
+        for index, number in view(asked, 2 * grid[1], "u8").reshape(-1, 2).tolist():
+            to = view(base + index * stride + offset, size // item, f"u{item}")
+            to[:] = np.where(held != 0, held + 1 + number % most, 0) if infinity else held
+            to[:] = to if infinity else np.roll(to, number)
 
     def write_late(self, grid, block, table) -> None:
         copies = [[int(self.argument(table, 3 * n + k)) for k in range(3)] for n in range(2)]

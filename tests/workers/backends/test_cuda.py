@@ -1,6 +1,7 @@
 import math
 from dataclasses import replace
 from functools import partial
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -30,6 +31,7 @@ from workers.devices.port import (
     Damage,
     DeviceFailure,
     OtherContents,
+    OwnInputs,
     StagedBuffer,
     StagedValue,
 )
@@ -55,7 +57,7 @@ def checks_folder(tmp_path_factory):
 class Rig:
     """A case of one kernel, ``double``: out = 2 * in, scratch = in, with a scalar and a null."""
 
-    def __init__(self, folder, sets=3, kinds=(), **more):
+    def __init__(self, folder, sets=3, kinds=(), varies=None, **more):
         self.folder = folder
         self.cuda, self.runtime, self.driver = fake_cuda()
         self.driver.kernels["double"] = self.double
@@ -71,7 +73,7 @@ class Rig:
             self.pinned,
             [
                 self.buffer("out", "out"),
-                self.buffer("x", "in", self.file("x", self.data)),
+                self.buffer("x", "in", self.file("x", self.data), varies=varies),
                 staged_scalar("n", "int32", N),
                 StagedValue(name="nothing", data=NULL.hex()),
                 *more.pop("arguments", ()),
@@ -292,6 +294,26 @@ def test_one_set_holds_other_contents_for_one_burst(rig):
         for index in sets:
             seen = rig.buffer_sets.inspect(index, expected)
             assert (seen.damage, seen.comparisons["out"].failures) == (None, 0)
+
+
+@pytest.mark.parametrize("varies", ["rotated", "nudged"])
+def test_each_set_holds_inputs_of_its_own_for_one_burst(tmp_path, varies):
+    rig = Rig(tmp_path, varies=varies)
+    launchable = rig.bind(step())
+    own = OwnInputs(seed=7, set_index=1)
+    rig.buffer_sets.restore([0, 1, 2], 0, own)
+    launchable.burst((2, 1, 0))
+    seen = rig.buffer_sets.inspect(1, {})
+    assert seen.damage is None, "the image holds the same"
+    found = [view(rig.buffer_sets.address(index, "x"), N, "f4").copy() for index in range(3)]
+    assert np.array_equal(np.frombuffer(seen.outputs["out"], "f4"), 2 * found[1])
+    assert not any(np.array_equal(a, b) for a, b in combinations([rig.data, *found], 2))
+    assert all(np.allclose(np.sort(one), np.sort(rig.data), rtol=1e-6) for one in found)
+    rig.buffer_sets.restore([0, 1, 2], 0)
+    launchable.burst((0, 1, 2))
+    for index in range(3):
+        seen = rig.buffer_sets.inspect(index, want(rig, 2 * rig.data, atol=1e-6))
+        assert (seen.damage, seen.comparisons["out"].failures) == (None, 0)
 
 
 def test_a_launch_that_changes_what_others_find_is_refused_and_the_image_mended(rig, monkeypatch):

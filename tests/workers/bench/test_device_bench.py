@@ -32,7 +32,7 @@ from workers.bench.oracle import Oracle
 from workers.bench.session import BenchSession
 from workers.bench.supervisor import Supervisor
 from workers.forking import ChildFailed
-from workers.integrity.timing_recheck import Accepted, FirstLaunch
+from workers.integrity.timing_recheck import Accepted
 from workers.scratch import runtime_directory
 
 EXPLOITS = Path(__file__).parents[2] / "exploits"
@@ -392,9 +392,7 @@ def test_a_finalist_is_rechecked_after_all_timings_and_the_recheck_counts(
 ) -> None:
     told = []
 
-    def recheck_timing(
-        prep, session, loaded, baseline, shape, samples, again, rng, *, unique_inputs
-    ):
+    def recheck_timing(prep, session, loaded, baseline, shape, samples, again, *, compared):
         told.append((shape, len(samples)))
         return Accepted([1.0], 1.5, corrected=shape == 2)
 
@@ -412,20 +410,18 @@ def test_a_finalist_is_rechecked_after_all_timings_and_the_recheck_counts(
         assert sample.unseen == (None if sample.trial == BASELINE else 1.5)
 
 
-def test_a_candidate_that_may_know_the_last_case_is_rechecked_on_inputs_of_its_own(
-    laboratory, monkeypatch
-) -> None:
-    real = BenchSession.time_on_new_inputs
-    monkeypatch.setattr(BenchSession, "time_single_launch", lambda *given, **more: 1000.0)
+def test_a_candidate_is_rechecked_on_inputs_of_its_own(laboratory, monkeypatch) -> None:
+    real, checked = BenchSession.time_on_own_inputs, []
 
-    def slow(*given, **more):
-        return FirstLaunch(1e9 + real(*given, **more).own_ns, 1000.0)
+    def slow(session, loaded, case, by=None):
+        checked.append(by)
+        return real(session, loaded, case, by) + (1e9 if by else 0.0)
 
-    monkeypatch.setattr(BenchSession, "time_on_new_inputs", slow)
-    monkeypatch.setattr(BenchSession, "time", lambda *given, **more: [1000.0] * 5)
-    outcome = laboratory.outcome(f"{GOOD} // knows the last case")
+    monkeypatch.setattr(BenchSession, "time_on_own_inputs", slow)
+    outcome = laboratory.outcome(f"{GOOD} // is slow there")
     assert isinstance(outcome, Rejected)
     assert "remembers its inputs" in outcome.detail
+    assert None in checked, "the baseline was timed there, too"
 
 
 def test_confirmation_names_who_failed_and_times_the_rest(laboratory) -> None:

@@ -169,5 +169,5 @@ def test_a_copy_or_negation_is_let_pass_where_the_operation_is_one(sign) -> None
 
 def test_on_other_inputs_no_element_has_the_bound_of_another() -> None:
     bounded = replace(case(), bounds={"out": np.full(WANT.shape, 1e-9)})
-    other = agreeing(bounded, {}, seen(10 * WANT), {"out": argument()})
+    other = agreeing(bounded, seen(10 * WANT), {"out": argument()})
     check(other, seen(10 * WANT * 1.001), {"out": argument()}, POISON)

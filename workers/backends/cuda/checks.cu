@@ -32,6 +32,58 @@ extern "C" __global__ void restore_sets(uint4* sets, const uint4* image, Int wor
   }
 }
 
+// What multiplies the n-th 4-byte word of a digest, or moves the n-th number: one of 2^64 for each key,
+// as good as drawn.
+__device__ Word factor(Word key, Word n) {
+  Word x = key + n * 0x9e3779b97f4a7c15ull;
+  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
+  x = (x ^ x >> 27) * 0x94d049bb133111ebull;
+  return x ^ x >> 31;
+}
+
+// A set, and by how many places its buffer is rotated, or the key to how its numbers are moved.
+struct Varied {
+  Int set;
+  Word number;
+};
+
+// Writes a buffer of the image to a set. With the word of infinity its floats are moved by up to most units
+// in the last place; zeros, infinities and NaNs stay, and no number becomes one of them. Else it is rotated,
+// as if it were a ring.
+template <typename T>
+__device__ void vary(unsigned char* set, const unsigned char* image, Int bytes, Word number, Word infinity,
+                     Word most) {
+  constexpr T sign = T(T(1) << (8 * sizeof(T) - 1));
+  const Int stride = Int(gridDim.x) * blockDim.x, count = bytes / Int(sizeof(T));
+  for (Int i = Int(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += stride) {
+    const T word = reinterpret_cast<const T*>(image)[i], magnitude = T(word & T(~sign));
+    Int at = i;
+    T found = word;
+    if (!infinity) {
+      at += Int(number);
+      if (at >= count) at -= count;
+    } else if (magnitude && magnitude < infinity) {
+      T moved = T(magnitude + 1 + factor(number, i) % most);
+      if (moved >= infinity) moved = T(magnitude - most);
+      found = T(moved | (word & sign));
+    }
+    reinterpret_cast<T*>(set)[at] = found;
+  }
+}
+
+// Writes what follows from a buffer of the image to that buffer of other sets; sizes are in bytes.
+extern "C" __global__ void vary_sets(unsigned char* sets, const unsigned char* image, Int set_bytes,
+                                     Int offset, Int bytes, Int item, const Varied* asked, Word infinity,
+                                     Word most) {
+  const Varied own = asked[blockIdx.y];
+  unsigned char* set = sets + own.set * set_bytes + offset;
+  image += offset;
+  if (item == 1) vary<unsigned char>(set, image, bytes, own.number, infinity, most);
+  if (item == 2) vary<unsigned short>(set, image, bytes, own.number, infinity, most);
+  if (item == 4) vary<unsigned>(set, image, bytes, own.number, infinity, most);
+  if (item == 8) vary<Word>(set, image, bytes, own.number, infinity, most);
+}
+
 // Lets the next kernel begin, waits, and only then copies words of 16 bytes to two places.
 extern "C" __global__ void write_late(uint4* first_to, const uint4* first, Int first_words,
                                       uint4* second_to, const uint4* second, Int second_words,
@@ -91,14 +143,6 @@ extern "C" __global__ void find_damage(Asked* asked, const unsigned char* image)
       }
     }
   }
-}
-
-// What multiplies the n-th 4-byte word of a digest: one of 2^64 for each key, as good as drawn.
-__device__ Word factor(Word key, Word n) {
-  Word x = key + n * 0x9e3779b97f4a7c15ull;
-  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
-  x = (x ^ x >> 27) * 0x94d049bb133111ebull;
-  return x ^ x >> 31;
 }
 
 // Adds a digest of stretches of memory aligned to 16 bytes: the sum of its words, each times a factor

@@ -29,14 +29,17 @@ from workers.backends.cuda.pinned import PinnedFiles
 from workers.backends.cuda.streams import KeptGraphs, Streams
 from workers.comparison import ArrayComparison, Expected
 from workers.compilers.cache import CachedCompiler
-from workers.devices.port import NOISE, StagedBuffer
+from workers.devices.port import NOISE, OwnInputs, StagedBuffer
+from workers.elements import numpy_dtype
+from workers.variations import PLACES, float_words, numbers
 
 MODES = ("close", "exact", "ulp")
 """Modes compared on the device; ``unordered`` outputs go to the supervisor, with their keys."""
 
 _SOURCE = "checks.cu"
 _ENTRIES = tuple(
-    "restore_sets spoil_shared find_damage digest compare sweep busy hold write_late".split()
+    "restore_sets vary_sets spoil_shared find_damage digest compare sweep busy hold "
+    "write_late".split()
 )
 _THREADS = 256
 _MAX_BLOCKS = 1024
@@ -171,6 +174,41 @@ class Checks:
         blocks = min(-(-words // _THREADS), most)
         parts = max(1, min(len(sets), most // blocks))
         self._launch("restore_sets", (blocks, parts), base, image, words, ids, len(sets))
+
+    def vary(
+        self,
+        base: int,
+        image: int,
+        stride: int,
+        sets: Sequence[int],
+        total: int,
+        buffer: StagedBuffer,
+        offset: int,
+        own: OwnInputs,
+    ) -> None:
+        """Write what follows from a buffer of the image to these sets, of ``total``; in order."""
+        dtype = numpy_dtype(buffer.dtype)
+        infinity = 0
+        if buffer.varies == "nudged":
+            infinity = int(float_words(np.zeros(1, dtype))[2])
+        found = numbers(buffer, own, total)
+        asked = np.array([(index, found[index]) for index in sets], np.uint64)
+        place = self._place(asked.nbytes)
+        self._cuda.runtime.memcpy(place, asked.ctypes.data, asked.nbytes, TO_DEVICE)
+        blocks = max(1, min(-(-buffer.size // dtype.itemsize // _THREADS), self._blocks))
+        self._launch(
+            "vary_sets",
+            (blocks, len(sets)),
+            base,
+            image,
+            stride,
+            offset,
+            buffer.size,
+            dtype.itemsize,
+            place,
+            infinity,
+            PLACES,
+        )
 
     def spoil(self) -> None:
         """Fill shared memory with noise; in stream order."""

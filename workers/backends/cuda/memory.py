@@ -26,6 +26,7 @@ from workers.devices.port import (
     DeviceFailure,
     Inspection,
     OtherContents,
+    OwnInputs,
     Staged,
     StagedBuffer,
     StagedValue,
@@ -132,6 +133,17 @@ class Slab:
         """Copy the image over these sets; in stream order."""
         if self.layout.offsets:
             self._checks.restore(self._base, self.image, self.layout.stride, sets, self._sets)
+
+    def vary(self, sets: Sequence[int], buffer: StagedBuffer, own: OwnInputs) -> None:
+        """Have these sets hold inputs of their own in a buffer; in stream order.
+
+        As the image does for the one that is inspected.
+        """
+        offset, stride = self.layout.offsets[buffer.name], self.layout.stride
+        places = self._base, self.image, stride
+        self._checks.vary(*places, sets, self._sets, buffer, offset, own)
+        if own.set_index is not None:
+            self.keep(own.set_index, buffer.name)
 
     def make_aside(self) -> None:
         """Allocate the memory that :meth:`outdate` needs."""
@@ -303,11 +315,15 @@ class CudaBufferSets:
             raise DeviceFailure(Code.OUT_OF_BOUNDS, _IMAGE_CHANGED)
 
     def restore(
-        self, sets: Sequence[int], poison: int | None, other: OtherContents | None = None
+        self,
+        sets: Sequence[int],
+        poison: int | None,
+        other: OtherContents | OwnInputs | None = None,
     ) -> None:
         """Restore these sets, with outputs and scratch poisoned.
 
-        The image holds ``other`` contents until the next time, as the set that is inspected does.
+        The image holds what the set that is inspected does until the next time, if that is other
+        than the rest.
 
         Raises:
             DeviceFailure: as for :meth:`refill`, if there are ``other`` contents.
@@ -331,9 +347,14 @@ class CudaBufferSets:
             if other is not None:
                 self.refill({})
                 self._mixed = True
+            if isinstance(other, OtherContents):
                 for name, path in other.contents.items():
                     self._slab.write(name, path)
                 self._slab.restore([other.set_index])
+            elif other is not None:
+                for buffer in self.buffers.values():
+                    if buffer.varies:
+                        self._slab.vary(sets, buffer, other)
 
     def inspect(self, set_index: int, expected: Mapping[str, Expected]) -> Inspection:
         """Check for damage, compare expected outputs, return those that cannot be compared here."""

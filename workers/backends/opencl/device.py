@@ -38,6 +38,7 @@ from workers.devices.port import (
     Inspection,
     LateWrite,
     OtherContents,
+    OwnInputs,
     Rotation,
     Staged,
     StagedBuffer,
@@ -45,6 +46,7 @@ from workers.devices.port import (
     check_launch,
     unobserved,
 )
+from workers.variations import numbers, varied
 
 _COLD_BYTES = 16 << 20
 _POLL_SECONDS = 0.0005
@@ -156,7 +158,8 @@ class OpenCLBufferSets:
         self._buffers = [a for a in arguments if isinstance(a, StagedBuffer)]
         self._guard = canary(GUARD_BYTES, int.from_bytes(os.urandom(8), "little"))
         self._files: dict[str, Bytes] = {}
-        self._other: tuple[int, dict[str, Bytes]] = (0, {})
+        self._others: dict[int, dict[str, Bytes]] = {}
+        """What sets hold in place of the files, by set and buffer."""
         self._scratch: list[Regions] = []
         self._poison: int | None = None
         self.values = {
@@ -204,7 +207,7 @@ class OpenCLBufferSets:
 
     def refill(self, contents: Mapping[str, str]) -> None:
         """Write new contents into every set and restore the guards."""
-        self._other = (0, {})
+        self._others = {}
         for name, path in contents.items():
             self._files[name] = np.fromfile(path, np.uint8)
         with translated(self._owner.cl):
@@ -215,14 +218,17 @@ class OpenCLBufferSets:
                         region.write(self._files[name])
 
     def restore(
-        self, sets: Sequence[int], poison: int | None, other: OtherContents | None = None
+        self,
+        sets: Sequence[int],
+        poison: int | None,
+        other: OtherContents | OwnInputs | None = None,
     ) -> None:
         """Restore ``inout`` buffers, poison ``out`` and scratch ones, and local memory."""
         self._poison = poison
         with translated(self._owner.cl):
             self._owner.queue.finish()
             self._owner.locals.spoil()
-            self._exchange(other)
+            self._exchange(sets, other)
             for index in set(sets):
                 for buffer in self._buffers:
                     if buffer.kind == "inout":
@@ -271,19 +277,25 @@ class OpenCLBufferSets:
 
     def _held(self, index: int, name: str) -> Bytes:
         """What a buffer of a set holds before a launch."""
-        at, other = self._other
-        return other[name] if at == index and name in other else self._files[name]
+        return self._others.get(index, {}).get(name, self._files[name])
 
-    def _exchange(self, other: OtherContents | None) -> None:
-        """End the other contents of one set, and write those of another."""
-        at, before = self._other
-        for name in before:
-            self.regions[at][name].write(self._files[name])
-        files = {} if other is None else other.contents
-        at = 0 if other is None else other.set_index
-        self._other = at, {name: np.fromfile(path, np.uint8) for name, path in files.items()}
-        for name, contents in self._other[1].items():
-            self.regions[at][name].write(contents)
+    def _exchange(self, sets: Sequence[int], other: OtherContents | OwnInputs | None) -> None:
+        """End the other contents of sets, and write those that they hold now."""
+        before, self._others = self._others, {}
+        for index, name in ((index, name) for index, held in before.items() for name in held):
+            self.regions[index][name].write(self._files[name])
+        if isinstance(other, OtherContents):
+            held = {name: np.fromfile(path, np.uint8) for name, path in other.contents.items()}
+            self._others = {other.set_index: held}
+        elif other is not None:
+            for buffer in (buffer for buffer in self._buffers if buffer.varies):
+                found = numbers(buffer, other, self.sets)
+                for index in sets:
+                    contents = varied(self._files[buffer.name], buffer, found[index])
+                    self._others.setdefault(index, {})[buffer.name] = contents
+        for index, held in self._others.items():
+            for name, contents in held.items():
+                self.regions[index][name].write(contents)
 
     def _poisoned(self, index: int) -> Iterator[tuple[str, Region]]:
         """The buffers of a set that are poisoned."""
