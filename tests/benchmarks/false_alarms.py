@@ -43,7 +43,7 @@ from tuner.journal.facts import ConfirmScope
 from tuner.plan import CellPlan
 from tuner.results.notes import note_texts
 from tuner.space.lower import lower
-from tuner.trial import Code, Configuration, Rejected, Stage
+from tuner.trial import Configuration, Rejected
 from workers.bench.deadlines import Deadlines
 from workers.bench.input_specs import is_large
 
@@ -66,7 +66,7 @@ CHECKED = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Honest:
-    """The kernels of one experiment under one secret; ``alone``: nothing else uses the device.
+    """The kernels of one experiment under one secret.
 
     Among them are so many random ``configurations``, and as many recorded templates.
     """
@@ -75,7 +75,6 @@ class Honest:
     language: BackendName
     secret: int
     configurations: int
-    alone: bool
 
     @property
     def name(self) -> str:
@@ -91,7 +90,6 @@ class Alarms:
     kernels: int
     found: tuple[str, ...]
     notes: tuple[str, ...]
-    by_time: bool
     seconds: float
 
 
@@ -203,15 +201,8 @@ def try_kernels(unit: Honest, binaries: Path) -> Alarms:
         kernels=len(kernels),
         found=(*(f"{name}: {r.code}: {r.detail}" for name, r in rejected), *errors),
         notes=tuple(sorted(notes)),
-        by_time=bool(errors)
-        or any(r.stage is Stage.TIME or r.code == Code.HANG for _, r in rejected),
         seconds=time.monotonic() - began,
     )
-
-
-def again(result: Alarms) -> list[Honest]:
-    """The experiment alone, if it was rejected by its time while others used the device."""
-    return [replace(result.unit, alone=True)] if result.by_time else []
 
 
 def main() -> int:
@@ -221,27 +212,21 @@ def main() -> int:
     parser.add_argument("language", choices=SPECS, nargs="?", default="opencl")
     parser.add_argument("specs", type=Path, nargs="*", help="instead of the bundled ones")
     parser.add_argument("--configurations", type=int, default=3, help="random ones of a template")
-    parser.add_argument("--turns", action="store_true", help="take turns with a GPU")
     add_options(parser)
     given = parser.parse_args()
     specs = given.specs or [p for each in SPECS[given.language] for p in sorted(ROOT.glob(each))]
-    unit = partial(
-        Honest,
-        language=given.language,
-        configurations=given.configurations,
-        alone=given.turns or given.language == "opencl",
-    )
+    unit = partial(Honest, language=given.language, configurations=given.configurations)
     first, *others = (
         share([unit(spec=spec, secret=secret) for spec in specs], given.part)
         for secret in range(given.first, given.first + given.seeds)
     )
-    rounds = [first, [unit for units in others for unit in units]]
+    chosen = [*first, *(unit for units in others for unit in units)]
     tries: dict[Honest, Alarms] = {}
     with tempfile.TemporaryDirectory() as binaries:
         work = partial(try_kernels, binaries=Path(binaries))
-        for result in tried(work, rounds, again, jobs=given.jobs, seconds=given.seconds):
+        for result in tried(work, chosen, jobs=given.jobs, seconds=given.seconds):
             unit = result.unit
-            tries[replace(unit, alone=False)] = result
+            tries[unit] = result
             print(f"{unit.name}, seed {unit.secret}: {result.kernels} kernels, {len(result.found)} "
                   f"alarms, {result.seconds:.1f} s", flush=True)  # fmt: skip
             notes = result.notes if unit.secret == given.first else ()
@@ -256,7 +241,7 @@ def main() -> int:
     for name in sorted(seeds):
         print(f"{name}: {kernels[name]} kernels in {seeds[name]} seeds, {alarms[name]} alarms")
     print(f"{sum(alarms.values())} false alarms")
-    return int(bool(sum(alarms.values())) or len(tries) < sum(map(len, rounds)))
+    return int(bool(sum(alarms.values())) or len(tries) < len(chosen))
 
 
 if __name__ == "__main__":
