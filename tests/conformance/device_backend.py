@@ -258,10 +258,11 @@ class DeviceBackendConformance:
                 assert self.seen(buffer_sets, index, want, tmp_path) == 0
 
     @pytest.mark.parametrize("out", ["out", "inout"])
-    @pytest.mark.parametrize("varies", ["rotated", "nudged"])
+    @pytest.mark.parametrize("kind", ["mixed", "rotated", "nudged"])
     def test_each_set_holds_inputs_of_its_own_for_one_burst(
-        self, backend, arrays, tmp_path, varies, out
+        self, backend, arrays, tmp_path, kind, out
     ) -> None:
+        varies = Variation(kind=kind, limits=(1.0, 999.5) if kind == "mixed" else None)
         arrays |= {"y": np.zeros(N, np.float32), "out": np.zeros(N, np.float32)}
         arrays["x"] = np.arange(1, N + 1, dtype=np.float32)
         buffer_sets = self.stage(backend, tmp_path, arrays, varies=varies, out=out)
@@ -280,11 +281,15 @@ class DeviceBackendConformance:
         others = [*found, held(8, 1)]
         assert not any(np.array_equal(a, b) for a, b in combinations([arrays["x"], *others], 2))
         for one in others:
-            if varies == "rotated":
-                assert np.array_equal(np.roll(one, -int(np.argmin(one))), arrays["x"])
-            else:
+            if kind == "nudged":
                 assert (one != arrays["x"]).all()
                 assert np.allclose(one, arrays["x"], rtol=1e-6)
+                continue
+            near = 0.125 if kind == "mixed" else 0.0
+            ring = np.roll(one, -int(np.flatnonzero(one < 2)[0]))
+            assert np.allclose(ring, arrays["x"], rtol=near, atol=0.0)
+            assert kind == "rotated" or (ring != arrays["x"]).mean() > 0.5
+            assert 1.0 <= one.min() <= one.max() <= N
         buffer_sets.restore([0, 1, 2], POISON)
         launchable.burst([0, 1, 2])
         want = (2 if out == "out" else 1) * arrays["x"]

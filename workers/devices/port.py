@@ -31,9 +31,17 @@ NOISE = 0x3E9D2B71
 """Fills on-chip memory: an ordinary number as a float and as two halves."""
 
 
-Variation = Literal["rotated", "nudged"]
-"""How other contents follow from given ones: elements rotated by some places, as where they are
-drawn independently; or floats moved by a few units in the last place, which keeps any structure."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variation:
+    """How other contents follow from given ones.
+
+    ``rotated`` by any number of places; ``mixed``, each element in part from one place and in part
+    from another, so that all are others, but within the ``limits``; or floats ``nudged`` by a few
+    units in the last place, which keeps any structure.
+    """
+
+    kind: Literal["mixed", "rotated", "nudged"]
+    limits: tuple[int | float, int | float] | None = None
 
 
 class DeviceFailure(Exception):

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from tuner.experiment.arguments import item_bytes
 from tuner.plan import Binary, Usage
 from workers.backends.cuda.architectures import DTYPES, device_for
 from workers.backends.cuda.checks import MODES, WORST
@@ -31,7 +32,7 @@ def view(address: int, count: int, dtype="u1") -> np.ndarray:
 
 _ARGUMENTS = {
     "restore_sets": 5,
-    "vary_sets": 9,
+    "vary_sets": 14,
     "find_damage": 2,
     "digest": 2,
     "compare": 12,
@@ -219,14 +220,20 @@ class FakeDriver:
             ctypes.memmove(base + int(number) * words * 16, image, words * 16)
 
     def vary_sets(self, grid, block, table) -> None:
-        base, image, stride, offset, size, item, asked, infinity, most = (
-            int(self.argument(table, k)) for k in range(9)
+        base, image, stride, offset, size, dtype, asked, mask, least, span, infinity, most = (
+            int(self.argument(table, k)) for k in range(12)
         )
+        item = item_bytes(DTYPES[dtype])
         held = view(image + offset, size // item, f"u{item}")
-        for index, number in view(asked, 2 * grid[1], "u8").reshape(-1, 2).tolist():
+        for index, *places in view(asked, 3 * grid[1], "u8").reshape(-1, 3).tolist():
             to = view(base + index * stride + offset, size // item, f"u{item}")
-            to[:] = np.where(held != 0, held + 1 + number % most, 0) if infinity else held
-            to[:] = to if infinity else np.roll(to, number)
+            if infinity:
+                to[:] = np.where(held != 0, held + 1 + places[0] % most, 0)
+                continue
+            first, second = (np.roll(held, place) for place in places)
+            assert not span
+            assert not least
+            to[:] = first & ~np.array(mask, to.dtype) | second & np.array(mask, to.dtype)
 
     def write_late(self, grid, block, table) -> None:
         copies = [[int(self.argument(table, 3 * n + k)) for k in range(3)] for n in range(2)]

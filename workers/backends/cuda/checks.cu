@@ -41,49 +41,6 @@ __device__ Word factor(Word key, Word n) {
   return x ^ x >> 31;
 }
 
-// A set, and by how many places its buffer is rotated, or the key to how its numbers are moved.
-struct Varied {
-  Int set;
-  Word number;
-};
-
-// Writes a buffer of the image to a set. With the word of infinity its floats are moved by up to most units
-// in the last place; zeros, infinities and NaNs stay, and no number becomes one of them. Else it is rotated,
-// as if it were a ring.
-template <typename T>
-__device__ void vary(unsigned char* set, const unsigned char* image, Int bytes, Word number, Word infinity,
-                     Word most) {
-  constexpr T sign = T(T(1) << (8 * sizeof(T) - 1));
-  const Int stride = Int(gridDim.x) * blockDim.x, count = bytes / Int(sizeof(T));
-  for (Int i = Int(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += stride) {
-    const T word = reinterpret_cast<const T*>(image)[i], magnitude = T(word & T(~sign));
-    Int at = i;
-    T found = word;
-    if (!infinity) {
-      at += Int(number);
-      if (at >= count) at -= count;
-    } else if (magnitude && magnitude < infinity) {
-      T moved = T(magnitude + 1 + factor(number, i) % most);
-      if (moved >= infinity) moved = T(magnitude - most);
-      found = T(moved | (word & sign));
-    }
-    reinterpret_cast<T*>(set)[at] = found;
-  }
-}
-
-// Writes what follows from a buffer of the image to that buffer of other sets; sizes are in bytes.
-extern "C" __global__ void vary_sets(unsigned char* sets, const unsigned char* image, Int set_bytes,
-                                     Int offset, Int bytes, Int item, const Varied* asked, Word infinity,
-                                     Word most) {
-  const Varied own = asked[blockIdx.y];
-  unsigned char* set = sets + own.set * set_bytes + offset;
-  image += offset;
-  if (item == 1) vary<unsigned char>(set, image, bytes, own.number, infinity, most);
-  if (item == 2) vary<unsigned short>(set, image, bytes, own.number, infinity, most);
-  if (item == 4) vary<unsigned>(set, image, bytes, own.number, infinity, most);
-  if (item == 8) vary<Word>(set, image, bytes, own.number, infinity, most);
-}
-
 // Lets the next kernel begin, waits, and only then copies words of 16 bytes to two places.
 extern "C" __global__ void write_late(uint4* first_to, const uint4* first, Int first_words,
                                       uint4* second_to, const uint4* second, Int second_words,
@@ -281,6 +238,63 @@ __device__ double rounded(double x, int type) {
     case FLOAT8_E4M3:
     case FLOAT8_E5M2: return rounded(x, small(type));
     default: return x;
+  }
+}
+
+// A set, and the places from which its elements are taken; where they are nudged, a key.
+struct Own {
+  Int set;
+  Word first, second;
+};
+
+// How a buffer is varied: see workers/variations.py.
+struct Recipe {
+  Word mask, least, span, infinity, most;
+  double lowest, highest;
+};
+
+// Writes a buffer of the image to a set as the recipe says.
+template <typename T>
+__device__ void vary(unsigned char* set, const unsigned char* image, Int bytes, int type, const Own& own,
+                     const Recipe& how) {
+  constexpr T sign = T(T(1) << (8 * sizeof(T) - 1));
+  const Int stride = Int(gridDim.x) * blockDim.x, count = bytes / Int(sizeof(T));
+  const T* from = reinterpret_cast<const T*>(image);
+  T* to = reinterpret_cast<T*>(set);
+  for (Int i = Int(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += stride) {
+    if (how.infinity) {
+      const T word = from[i], magnitude = T(word & T(~sign));
+      T moved = T(magnitude + 1 + factor(own.first, i) % how.most);
+      if (moved >= how.infinity) moved = T(magnitude - how.most);
+      to[i] = !magnitude || magnitude >= how.infinity ? word : T(moved | (word & sign));
+      continue;
+    }
+    const T first = from[(i + count - Int(own.first)) % count];
+    const T second = from[(i + count - Int(own.second)) % count], least = T(how.least);
+    if (how.span) {
+      to[i] = T((Word(T(first - least)) + Word(T(second - least))) % how.span + how.least);
+      continue;
+    }
+    to[i] = T((first & T(~how.mask)) | (second & T(how.mask)));
+    const double found = value(to, i, type).real;
+    if (how.mask && !(found >= how.lowest && found <= how.highest)) to[i] = first;
+  }
+}
+
+// Writes what follows from a buffer of the image to that buffer of other sets; sizes are in bytes.
+extern "C" __global__ void vary_sets(unsigned char* sets, const unsigned char* image, Int set_bytes,
+                                     Int offset, Int bytes, Int type, const Own* own, Word mask,
+                                     Word least, Word span, Word infinity, Word most, double lowest,
+                                     double highest) {
+  const Recipe how = {mask, least, span, infinity, most, lowest, highest};
+  const Own& mine = own[blockIdx.y];
+  unsigned char* set = sets + mine.set * set_bytes + offset;
+  image += offset;
+  switch (bytes_of(type)) {
+    case 1: return vary<unsigned char>(set, image, bytes, type, mine, how);
+    case 2: return vary<unsigned short>(set, image, bytes, type, mine, how);
+    case 4: return vary<unsigned>(set, image, bytes, type, mine, how);
+    default: return vary<Word>(set, image, bytes, type, mine, how);
   }
 }
 

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from tuner.backends.cuda import CHECKS_FOLDER
 from tuner.device import Device
 from tuner.errors import EnvironmentProblem
+from tuner.experiment.arguments import item_bytes
 from tuner.plan import Binary, Build
 from tuner.trial import Rejected
 from workers.backends.cuda.architectures import DTYPES
@@ -30,8 +31,7 @@ from workers.backends.cuda.streams import KeptGraphs, Streams
 from workers.comparison import ArrayComparison, Expected
 from workers.compilers.cache import CachedCompiler
 from workers.devices.port import NOISE, OwnInputs, StagedBuffer
-from workers.elements import numpy_dtype
-from workers.variations import PLACES, float_words, numbers
+from workers.variations import PLACES, numbers, recipe
 
 MODES = ("close", "exact", "ulp")
 """Modes compared on the device; ``unordered`` outputs go to the supervisor, with their keys."""
@@ -187,28 +187,16 @@ class Checks:
         own: OwnInputs,
     ) -> None:
         """Write what follows from a buffer of the image to these sets, of ``total``; in order."""
-        dtype = numpy_dtype(buffer.dtype)
-        infinity = 0
-        if buffer.varies == "nudged":
-            infinity = int(float_words(np.zeros(1, dtype))[2])
-        found = numbers(buffer, own, total)
-        asked = np.array([(index, found[index]) for index in sets], np.uint64)
+        own_numbers = numbers(buffer, own, total)
+        asked = np.array([(index, *own_numbers[index]) for index in sets], np.uint64)
         place = self._place(asked.nbytes)
         self._cuda.runtime.memcpy(place, asked.ctypes.data, asked.nbytes, TO_DEVICE)
-        blocks = max(1, min(-(-buffer.size // dtype.itemsize // _THREADS), self._blocks))
-        self._launch(
-            "vary_sets",
-            (blocks, len(sets)),
-            base,
-            image,
-            stride,
-            offset,
-            buffer.size,
-            dtype.itemsize,
-            place,
-            infinity,
-            PLACES,
-        )
+        blocks = max(1, min(-(-buffer.size // item_bytes(buffer.dtype) // _THREADS), self._blocks))
+        how, dtype = recipe(buffer), DTYPES.index(buffer.dtype)
+        words = how.mask, how.least, how.span, how.infinity, PLACES
+        sizes = base, image, stride, offset, buffer.size, dtype, place
+        lowest, highest = map(float, how.limits)
+        self._launch("vary_sets", (blocks, len(sets)), *sizes, *words, lowest, highest)
 
     def spoil(self) -> None:
         """Fill shared memory with noise; in stream order."""
