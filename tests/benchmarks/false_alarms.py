@@ -84,12 +84,16 @@ class Honest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alarms:
-    """How many kernels were tried, what was rejected, and the notes of preparation and checks."""
+    """How many kernels were tried, what was rejected, and the notes of preparation and checks.
+
+    ``unseen``: how many times as long launches took on inputs never seen, at least and at most.
+    """
 
     unit: Honest
     kernels: int
     found: tuple[str, ...]
     notes: tuple[str, ...]
+    unseen: tuple[float, float]
     seconds: float
 
 
@@ -167,6 +171,7 @@ def try_kernels(unit: Honest, binaries: Path) -> Alarms:
     notes: set[str] = set()
     errors: list[str] = []
     kernels: list[Candidate] = []
+    unseen = [1.0]
     try:
         with closing(
             Laboratory(
@@ -190,6 +195,7 @@ def try_kernels(unit: Honest, binaries: Path) -> Alarms:
                 scope: ConfirmScope = "all" if held_out or unit.secret == CHECKED else "tune"
                 confirmed = laboratory.confirmed(*kernels, scope=scope)
                 failed = confirmed.failed
+                unseen += [sample.unseen for sample in confirmed.samples if sample.unseen]
                 if unit.secret == CHECKED:
                     failed += laboratory.examined(*kernels).failed
                 rejected += [(names[trial], reason) for trial, reason in failed]
@@ -201,6 +207,7 @@ def try_kernels(unit: Honest, binaries: Path) -> Alarms:
         kernels=len(kernels),
         found=(*(f"{name}: {r.code}: {r.detail}" for name, r in rejected), *errors),
         notes=tuple(sorted(notes)),
+        unseen=(min(unseen), max(unseen)),
         seconds=time.monotonic() - began,
     )
 
@@ -227,8 +234,10 @@ def main() -> int:
         for result in tried(work, chosen, jobs=given.jobs, seconds=given.seconds):
             unit = result.unit
             tries[unit] = result
+            low, high = result.unseen
             print(f"{unit.name}, seed {unit.secret}: {result.kernels} kernels, {len(result.found)} "
-                  f"alarms, {result.seconds:.1f} s", flush=True)  # fmt: skip
+                  f"alarms, {low:.3f} to {high:.3f} times as long on inputs never seen, "
+                  f"{result.seconds:.1f} s", flush=True)  # fmt: skip
             notes = result.notes if unit.secret == given.first else ()
             for text in (*result.found, *(f"note: {note}" for note in notes)):
                 print(f"  {text}", flush=True)
