@@ -205,15 +205,20 @@ def every_shape(experiment: Experiment) -> tuple[ShapeBinding, ...]:
     return (*shapes.tune, *shapes.held_out, *odd_shapes(experiment), *changed)
 
 
-def shapes_with_changes(experiment: Experiment) -> tuple[tuple[ShapeBinding, Constants], ...]:
+def shapes_with_changes(
+    experiment: Experiment,
+) -> tuple[tuple[ShapeBinding, tuple[Constants, ...]], ...]:
     """The shapes on which constants are changed, and what is changed on each.
 
     Tune shapes, and a few odd ones where an integer may choose a path of the kernel: that path is
-    as likely to be wrong there as any.
+    as likely to be wrong there as any. Scalars are changed with the path, which may not read them.
     """
     odd = odd_shapes(experiment)[:_OTHER_PATHS]
-    paths = ((shape, kind) for kind in chosen_paths(experiment) for shape in odd)
-    return (*changed_shapes(experiment), *paths)
+    kinds = (tuple(dict.fromkeys((kind, "scalars"))) for kind in chosen_paths(experiment))
+    return (
+        *((shape, (kind,)) for shape, kind in changed_shapes(experiment)),
+        *((shape, together) for together in kinds for shape in odd),
+    )
 
 
 def _smallest(experiment: Experiment) -> list[Mapping[str, Value]]:

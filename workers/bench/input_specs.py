@@ -111,6 +111,7 @@ _MANY: Distribution = "same"
 above all its elements, and where there are many elements a counter may be too narrow."""
 _MANY_TIMES = 2
 """So many times the elements of the smallest timed shape are many."""
+SAME = InputSpec(label=_DISTRIBUTIONS[_MANY], key=_DISTRIBUTIONS[_MANY], distribution=_MANY)
 REPEATED = InputSpec(label="three launches in a row", launches=3)
 
 
@@ -165,6 +166,8 @@ def extra_specs(prep: Preparation, shape: int) -> list[InputSpec]:
             return [replace(FIRST, label=f"{changed}, {FIRST.label}", other_sign=True)]
         if prep.bindings[shape] in odd_shapes(prep.setup.experiment):
             spec = ASSORTED if any(applies(a, "assorted") for a in arguments) else FIRST
+            if _times_smallest(prep, shape) > 1 and any(applies(a, _MANY) for a in arguments):
+                spec = SAME
             label, odd_shape = f"{changed}, {spec.label}", str(prep.bindings[shape])
             return [replace(spec, label=label, odd_shape=odd_shape)]
         few = [FEW] if any(applies(a, "few") for a in arguments if a.is_input) else []
@@ -185,13 +188,18 @@ def extra_specs(prep: Preparation, shape: int) -> list[InputSpec]:
 def _beside(prep: Preparation, shape: int) -> list[InputSpec]:
     """The second case of an odd shape, if it has an argument for it."""
     arguments = prep.arguments[shape]
-    smallest = min(total_elements(prep.arguments[timed]) for timed in prep.timed)
-    many = total_elements(arguments) > _MANY_TIMES * smallest
+    many = _times_smallest(prep, shape) > _MANY_TIMES
     distribution = _MANY if many else _PADDED[shape % 2]
     if not any(applies(argument, distribution) for argument in arguments if argument.is_input):
         return []
     label = _DISTRIBUTIONS[distribution]
     return [InputSpec(label=label, key=label, distribution=distribution)]
+
+
+def _times_smallest(prep: Preparation, shape: int) -> float:
+    """How many times as many elements a shape has as the smallest timed one."""
+    smallest = min(total_elements(prep.arguments[timed]) for timed in prep.timed)
+    return total_elements(prep.arguments[shape]) / smallest
 
 
 def extra_keys(prep: Preparation, scope: ConfirmScope) -> list[tuple[int, InputSpec]]:

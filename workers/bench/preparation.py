@@ -70,14 +70,17 @@ class Preparation:
         )
         scalars = constant_names(experiment)
         changed = shapes_with_changes(experiment)
-        for shape, (binding, what) in enumerate(changed, len(bindings) - len(changed)):
-            made.arguments[shape], words = change_constants(
-                made.arguments[shape],
-                scalars,
-                what,
-                stream(setup.secret, "constants", what, binding),
-            )
-            made.constants[shape] = what, words
+        for shape, (binding, kinds) in enumerate(changed, len(bindings) - len(changed)):
+            words: list[str] = []
+            for what in kinds:
+                made.arguments[shape], changes = change_constants(
+                    made.arguments[shape],
+                    scalars,
+                    what,
+                    stream(setup.secret, "constants", what, binding),
+                )
+                words += [changes] if changes else []
+            made.constants[shape] = kinds[0], ", ".join(words)
         return made
 
     @property
