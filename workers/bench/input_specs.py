@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tuner.experiment.arguments import ResolvedArgument
-from tuner.experiment.constants import OtherSign
+from tuner.experiment.constants import OtherSign, chosen_paths
 from tuner.experiment.odd_shapes import odd_shapes
 from tuner.journal.facts import ConfirmScope
 from tuner.plan import CellPlan
@@ -171,7 +171,9 @@ def extra_specs(prep: Preparation, shape: int) -> list[InputSpec]:
             label, odd_shape = f"{changed}, {spec.label}", str(prep.bindings[shape])
             return [replace(spec, label=label, odd_shape=odd_shape)]
         few = [FEW] if any(applies(a, "few") for a in arguments if a.is_input) else []
-        wanted = small if small and is_large(arguments) else (FIRST, *few, *small)
+        chosen = what in chosen_paths(prep.setup.experiment)
+        special = [spec for spec in specs if chosen and spec.distribution == "specials"]
+        wanted = small if small and is_large(arguments) else (FIRST, *few, *special, *small)
         return [replace(spec, label=f"{changed}, {spec.label}") for spec in wanted]
     if any(applies(a, "assorted") for a in arguments):
         spec = ASSORTED
