@@ -9,6 +9,7 @@ Functions import what they need. The packages below import ``__version__`` alone
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral, Real
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -205,8 +206,7 @@ def tune(
 
     Raises:
         tuner.errors.SpecError: the spec or an argument is invalid.
-        tuner.errors.EnvironmentProblem: a device, package or writable folder is missing, or another
-            call has not ended.
+        tuner.errors.EnvironmentProblem: no device, package or writable folder, or a call goes on.
         tuner.errors.NothingValid: no configuration was valid, or the baseline was rejected.
     """
     from cluster.commands.report import check_outcome, finish
@@ -220,9 +220,9 @@ def tune(
 
     if fleet not in ("local", "ray"):
         raise SpecError(f"fleet={fleet!r}: write 'local' or 'ray'")
-    if trials is not None and not 1 <= trials <= LARGEST_COUNT:
+    if trials is not None and not (isinstance(trials, Integral) and 1 <= trials <= LARGEST_COUNT):
         raise SpecError(f"trials={trials!r}: a number from 1 to {LARGEST_COUNT} is needed")
-    if seconds is not None and not 0 < seconds <= LONGEST_SECONDS:
+    if seconds is not None and not (isinstance(seconds, Real) and 0 < seconds <= LONGEST_SECONDS):
         raise SpecError(f"seconds={seconds!r}: a time above 0 is needed, at most {LONGEST_SECONDS}")
     with (
         environment_kept(),
@@ -231,8 +231,8 @@ def tune(
             Settings.read(),
             Placement(fleet=fleet),
             run_dir=None if run_dir is None else Path(run_dir),
-            trials=trials,
-            seconds=seconds,
+            trials=None if trials is None else int(trials),
+            seconds=None if seconds is None else float(seconds),
         ) as new,
     ):
         follow(new.running, new.folder, on_event or (lambda _: None))

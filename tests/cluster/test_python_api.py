@@ -7,6 +7,7 @@ import signal
 import sys
 from itertools import pairwise
 
+import numpy as np
 import pytest
 
 from cluster.commands.results import is_over
@@ -170,6 +171,8 @@ def test_errors_say_where_and_what_to_do(tmp_path):
         (lambda: tune(tmp_path / "none.yaml"), r"no such file: .*none.yaml; bundled experiments"),
         (lambda: tune(spec, fleet="grid"), "fleet='grid': write 'local' or 'ray'"),
         (lambda: tune(spec, trials=0), "trials=0: a number from 1 to"),
+        (lambda: tune(spec, trials="5"), "trials='5': a number from 1 to"),
+        (lambda: tune(spec, seconds="5"), "seconds='5': a time above 0"),
         (lambda: tune(spec, seconds=float("nan")), "seconds=nan: a time above 0"),
         (lambda: tune(spec, seconds=float("inf")), "seconds=inf: .* at most 1000000000"),
         (lambda: tune(spec, run_dir=tmp_path / "used"), "used is there already .*move it away"),
@@ -184,5 +187,5 @@ def test_errors_say_where_and_what_to_do(tmp_path):
 def test_a_run_that_is_refused_for_too_few_seconds_leaves_no_directory(tmp_path):
     spec = write_experiment(tmp_path / "spec")
     with pytest.raises(SpecError, match=r"begin a run with --seconds \d+ or more"):
-        tune(spec, seconds=0.001, run_dir=tmp_path / "run")
+        tune(spec, trials=np.int64(5), seconds=np.float32(0.001), run_dir=tmp_path / "run")
     assert not (tmp_path / "run").exists()

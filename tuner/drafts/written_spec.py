@@ -7,7 +7,7 @@ baseline values.
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,10 @@ import yaml
 
 from tuner.backends.registry import backends, traits_of
 from tuner.device import Backend
+from tuner.drafts.tune_kernel import parameter_value
 from tuner.errors import EnvironmentProblem, SpecError
+from tuner.experiment.check.names import nearest_dtype
+from tuner.experiment.model import DTYPES
 from tuner.files import write_whole
 from tuner.trial import Value
 
@@ -48,6 +51,20 @@ def write_spec(
         SpecError: an argument has no form in a spec.
         EnvironmentProblem: the folder holds files of others, or cannot be written.
     """
+    for where, given in (
+        ("arguments", arguments),
+        ("parameters", parameters),
+        ("baseline", baseline),
+    ):
+        if not isinstance(given, Mapping):
+            raise SpecError(f"{where}: it is a {type(given).__name__}: pass a dict, by name")
+    outputs, updated = _plain(outputs, "outputs"), _plain(updated, "updated")
+    parameters = {
+        name: _plain(values, f"parameters: {name}") for name, values in parameters.items()
+    }
+    baseline = {
+        name: parameter_value(value, f"baseline: {name}") for name, value in baseline.items()
+    }
     for name in (*outputs, *updated):
         if not isinstance(arguments.get(name), np.ndarray):
             raise SpecError(f"outputs, updated: '{name}' is no array among the arguments")
@@ -56,29 +73,29 @@ def write_spec(
     if language not in (names := [backend.name for backend in backends()]):
         raise SpecError(f"language={language!r}: there are: {', '.join(names)}")
     start = {name: baseline.get(name, values[0]) for name, values in parameters.items() if values}
+    entries = [_argument(name, value, outputs, updated) for name, value in arguments.items()]
     sizes = {name: int(value) for name, value in arguments.items() if _is_size(value)}
     if not sizes:
         raise SpecError(
             "arguments: no integer scalar names the shape: add one to the kernel, such as "
             "n=np.int32(4096)"
         )
-    entries = [_argument(name, value, outputs, updated) for name, value in arguments.items()]
+    referred = {} if reference is None else {"reference.py": _source_of(reference)}
     texts = parameterised_spec(
         language=language,
-        source=source,
+        source=_checked_source(source),
         entry=entry,
         arguments=entries,
         sizes=sizes,
-        grid=[grid] if isinstance(grid, str) else list(grid),
-        block=[block] if isinstance(block, str) else list(block),
+        grid=_plain(grid, "grid"),
+        block=_plain(block, "block"),
         parameters=parameters,
-        constraints=constraints,
+        constraints=_plain(constraints, "constraints"),
         baseline=start,
         reference=reference and ("reference.py", reference.__name__),
     )
     texts["spec.yaml"] = _MARK + texts["spec.yaml"]
-    if reference is not None:
-        texts["reference.py"] = _source_of(reference)
+    texts |= referred
     arrays = {
         name: value
         for name, value in arguments.items()
@@ -95,10 +112,10 @@ def parameterised_spec(
     entry: str,
     arguments: Sequence[Mapping[str, object]],
     sizes: Mapping[str, Value],
-    grid: Sequence[str],
-    block: Sequence[str],
+    grid: Sequence[Value],
+    block: Sequence[Value],
     parameters: Mapping[str, Sequence[Value]],
-    constraints: Sequence[str],
+    constraints: Sequence[Value],
     baseline: Mapping[str, Value],
     reference: tuple[str, str] | None = None,
     options: Sequence[str] = (),
@@ -152,6 +169,31 @@ def parameterised_spec(
     }
 
 
+def _plain(given: object, where: str) -> list[Any]:
+    """Several values, or one alone, as bools, whole numbers and texts of Python, not of NumPy.
+
+    Raises:
+        SpecError: one is none of these.
+    """
+    several = given if isinstance(given, Iterable) and not isinstance(given, str) else [given]
+    return [parameter_value(one, where) for one in several]
+
+
+def _checked_source(source: str) -> str:
+    """The kernel's text.
+
+    Raises:
+        SpecError: it is no text, or not valid Unicode.
+    """
+    if not isinstance(source, str):
+        raise SpecError(f"source: it is a {type(source).__name__}: pass the kernel's text")
+    try:
+        source.encode()
+    except UnicodeEncodeError:
+        raise SpecError("source: it is not valid Unicode: read its file as UTF-8") from None
+    return source
+
+
 def _is_size(value: object) -> bool:
     return isinstance(value, np.integer) and not isinstance(value, np.timedelta64)
 
@@ -162,34 +204,46 @@ def _argument(
     """The entry of the spec's ``arguments``.
 
     Raises:
-        SpecError: the value has no element type, or the name is none.
+        SpecError: the value has no element type that kernels have, or the name is none.
     """
-    if not name.isidentifier():
+    if not (isinstance(name, str) and name.isidentifier()):
         raise SpecError(f"arguments: {name!r} is no name: write the kernel's own names")
+    if not isinstance(value, np.ndarray | np.generic):
+        raise SpecError(
+            f"arguments: '{name}' is a {type(value).__name__}: pass a NumPy array, or a scalar "
+            "with its type, such as np.int32(3) or np.float32(0.5)"
+        )
+    if (dtype := str(value.dtype)) not in DTYPES:
+        raise SpecError(
+            f"arguments: '{name}' has the dtype {dtype}: convert it, such as with "
+            f"{name}.astype(np.float32){nearest_dtype(dtype)}"
+        )
+    if isinstance(value, np.ma.MaskedArray):
+        raise SpecError(f"arguments: '{name}' is masked: pass {name}.filled(…)")
     if isinstance(value, np.ndarray):
+        if not value.ndim:
+            raise SpecError(
+                f"arguments: '{name}' is an array without axes: pass {name}[()] for a scalar, or "
+                f"{name}.reshape(1) for an array of one element"
+            )
         found: dict[str, object] = {
             "name": name,
             "kind": "out" if name in outputs else "inout" if name in updated else "in",
-            "dtype": str(value.dtype),
+            "dtype": dtype,
             "shape": list(value.shape),
         }
         if name not in outputs:
             found["initial" if name in updated else "values"] = {"file": _file_of(name)}
         return found
-    if not isinstance(value, np.generic):
-        raise SpecError(
-            f"arguments: '{name}' is a {type(value).__name__}: pass a NumPy array, or a scalar "
-            "with its type, such as np.int32(3) or np.float32(0.5)"
-        )
     number = name if _is_size(value) else value.item()
-    return {"name": name, "kind": "scalar", "dtype": str(value.dtype), "value": number}
+    return {"name": name, "kind": "scalar", "dtype": dtype, "value": number}
 
 
 def _file_of(name: str) -> str:
     return f"data/{name}.npy"
 
 
-def _bound(expression: str, values: Mapping[str, Value]) -> str:
+def _bound(expression: Value, values: Mapping[str, Value]) -> str:
     """A launch's expression with the parameters' values in place of their names."""
     return re.sub(
         r"\b[A-Za-z_]\w*", lambda found: str(values.get(found[0], found[0])), str(expression)
@@ -220,7 +274,7 @@ def _source_of(reference: Callable[..., object]) -> str:
         text = textwrap.dedent(inspect.getsource(reference))
     except (OSError, TypeError):
         text = ""
-    if not text.startswith("def "):
+    if not (text.startswith("def ") and hasattr(reference, "__name__")):
         raise SpecError(
             "reference: the source of the function cannot be read: pass a function that is "
             "written with def, undecorated, in a file or a notebook"
@@ -245,6 +299,8 @@ def write_folder(
         if folder.exists() and not ours and any(folder.iterdir()):
             raise EnvironmentProblem(f"{folder} holds other files: name a folder of its own")
         (folder / "data" if arrays else folder).mkdir(parents=True, exist_ok=True)
+        # First, so that after an interruption the folder is known as ours.
+        write_whole(spec, texts["spec.yaml"])
         for name, array in arrays.items():
             np.save(folder / _file_of(name), np.ascontiguousarray(array), allow_pickle=False)
     except OSError as error:

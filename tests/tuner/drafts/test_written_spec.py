@@ -1,5 +1,7 @@
 """A spec from arrays: what it holds, that it can be tuned, and what is refused."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -71,7 +73,49 @@ def test_a_folder_of_an_earlier_call_is_replaced_and_no_other(tmp_path):
     assert (tmp_path / "other" / "spec.yaml").read_text() == "name: mine\n"
 
 
+def test_values_of_numpy_and_one_value_alone_are_taken(tmp_path):
+    experiment = load_experiment(
+        write(
+            tmp_path,
+            parameters={"BLOCK": 2 ** np.arange(4, 7), "HOW": np.array(["once", "twice"])},
+            baseline={"BLOCK": np.int64(32)},
+            grid=np.int32(4),
+            block=[np.int64(16)],
+            outputs="out",
+            constraints="BLOCK < 64",
+        ),
+        SECTIONS,
+    )
+    assert experiment.template.parameters == {"BLOCK": (16, 32, 64), "HOW": ("once", "twice")}
+    assert [one.text for one in experiment.template.constraints] == ["BLOCK < 64"]
+
+
+def test_what_is_refused_leaves_the_folder_free(tmp_path):
+    with pytest.raises(SpecError, match="dtype object"):
+        write(tmp_path, arguments=ARGUMENTS | {"x": X.astype(object)})
+    write(tmp_path)
+
+
+ARGUMENTS = {"out": X, "x": X, "factor": np.float32(3), "n": np.int32(64)}
+
+
+def _with(**changed):
+    return {"arguments": ARGUMENTS | changed}
+
+
 REFUSED = {
+    "list": ({"arguments": list(ARGUMENTS.values())}, "arguments: it is a list: pass a dict"),
+    "size": (_with(n=64), "'n' is a int: pass a NumPy array, or a scalar"),
+    "byte order": (_with(x=X.astype(">f4")), r"'x' has the dtype >f4: .*x.astype\(np.float32\)"),
+    "object": (_with(x=X.astype(object)), "'x' has the dtype object: convert it"),
+    "complex": (_with(factor=np.complex64(1)), "'factor' has the dtype complex64: convert it"),
+    "masked": (_with(x=np.ma.array(X)), r"'x' is masked: pass x.filled\("),
+    "no axes": (_with(n=np.array(64)), r"'n' is an array without axes: pass n\[\(\)\]"),
+    "values": ({"parameters": {"BLOCK": [[16]]}}, r"parameters: BLOCK: \[16\] is neither"),
+    "constraint": ({"constraints": [len]}, "constraints: .* is neither"),
+    "partial": ({"reference": partial(scale)}, "reference: .* written with def"),
+    "bytes": ({"source": SOURCE.encode()}, "source: it is a bytes: pass the kernel's text"),
+    "unicode": ({"source": SOURCE + "// \ud800"}, "source: it is not valid Unicode"),
     "outputs": ({"outputs": ["y"]}, "'y' is no array among the arguments"),
     "untyped": (
         {"arguments": {"out": X, "x": X, "factor": 3.0, "n": np.int32(64)}},
