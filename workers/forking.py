@@ -223,8 +223,19 @@ class ForkedProcess:
 _servers: dict[tuple[tuple[str, str], ...], _Server] = {}
 """By the environment that they were started with; touched by the spawner's thread alone."""
 
-_spawner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kernelwright-spawn")
+_spawner: ThreadPoolExecutor
 """A server dies with the thread that spawned it; this one lives as long as the process."""
+
+
+def _begin_anew() -> None:
+    """Forget the servers: a process that is forked has neither its parent's threads nor servers."""
+    global _spawner
+    _servers.clear()
+    _spawner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kernelwright-spawn")
+
+
+_begin_anew()
+os.register_at_fork(after_in_child=_begin_anew)
 
 
 def fork_child(

@@ -309,6 +309,8 @@ def _answer(functions: _Functions, head: dict[str, Any], blobs: list[bytes]) -> 
     if result is None:
         raise TypeError(f"returned None; {_RETURN}")
     found = dict(result) if isinstance(result, Mapping) else {"": result}
+    if any(isinstance(one, np.ma.MaskedArray) for one in found.values()):
+        raise TypeError("returned a masked array, but all elements are compared; fill it")
     try:
         arrays = {str(name): np.ascontiguousarray(array) for name, array in found.items()}
     except ValueError:  # parts of several shapes

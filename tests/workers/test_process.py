@@ -351,3 +351,17 @@ def test_no_random_state_is_shared(child) -> None:
     drawn = [json.loads(ask(one, "random")) for one in (child, other)]
     assert not set(drawn[0]) & set(drawn[1])
     other.close()
+
+
+def test_a_process_that_is_forked_has_a_server_of_its_own(child) -> None:
+    assert ask(child, "echo") == "echo"
+    forked = os.fork()
+    if not forked:
+        signal.alarm(60)  # ends a wait for what the parent alone has
+        try:
+            made = Child(MODULE)
+            os._exit(ask(made, "echo") != "echo" or fork_server(made.pid) == fork_server(child.pid))
+        finally:
+            os._exit(2)
+    assert os.waitpid(forked, 0)[1] == 0
+    assert ask(child, "echo") == "echo"

@@ -92,6 +92,7 @@ def test_what_rounding_makes_of_a_sum_follows_its_terms_not_its_size(
         ("def f(x):\n    import sys\n    sys.exit(0)", "without an answer"),
         ("def f(x)\n", "SyntaxError"),
         ("def f(x):\n    return None", r"returned None; return an array, .* each output$"),
+        ("import numpy as np\ndef f(x):\n    return np.ma.array(x)", "returned a masked array"),
         ("def f(x):\n    return x, x[:0]", r"returned a tuple that is no array; .* each output$"),
         ("import helper_of_mine", r"\(line 1 of reference.py\); the file runs alone: copy"),
         ("def f(x):\n    raise ValueError('\\ud800')", r"ValueError: \? \(line 2"),
