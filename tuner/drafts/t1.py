@@ -48,7 +48,10 @@ def import_t1(path: Path, folder: Path) -> tuple[Path, tuple[str, ...]]:
         raise SpecError(f"{path}: {problem}") from None
     comments = "".join(f"# guess: {guess}\n" for guess in guesses)
     texts["spec.yaml"] = _MARK + comments + texts["spec.yaml"]
-    write_folder(folder, _MARK, texts, {})
+    try:
+        write_folder(folder, _MARK, texts, {})
+    except SpecError as problem:
+        raise SpecError(f"{path}: {problem}") from None
     return folder / "spec.yaml", guesses
 
 
@@ -207,14 +210,12 @@ class _Problem:
         name = given.get("Name", str)
         dtype, lanes = _element(given.get("Type", str), given.place)
         if memory == "Scalar":
+            number = float if dtype.startswith("float") else int
             value = given.get("FillValue", (int, float))
-            whole = not dtype.startswith("float")
-            return {
-                "name": name,
-                "kind": "scalar",
-                "dtype": dtype,
-                "value": int(value) if whole else float(value),
-            }
+            try:
+                return {"name": name, "kind": "scalar", "dtype": dtype, "value": number(value)}
+            except (OverflowError, ValueError):  # infinity, NaN
+                raise SpecError(f"{given.place}.FillValue: {value} is no {dtype}") from None
         if memory not in ("Vector", "Symbol"):
             raise SpecError(f"{given.place}.MemoryType: {memory} cannot be an argument of a spec")
         size = self.sized(given.get("Size", (int, str)), f"{given.place}.Size")

@@ -58,6 +58,8 @@ def write_spec(
     ):
         if not isinstance(given, Mapping):
             raise SpecError(f"{where}: it is a {type(given).__name__}: pass a dict, by name")
+    if not isinstance(source, str):
+        raise SpecError(f"source: it is a {type(source).__name__}: pass the kernel's text")
     outputs, updated = _plain(outputs, "outputs"), _plain(updated, "updated")
     parameters = {
         name: _plain(values, f"parameters: {name}") for name, values in parameters.items()
@@ -83,7 +85,7 @@ def write_spec(
     referred = {} if reference is None else {"reference.py": _source_of(reference)}
     texts = parameterised_spec(
         language=language,
-        source=_checked_source(source),
+        source=source,
         entry=entry,
         arguments=entries,
         sizes=sizes,
@@ -177,21 +179,6 @@ def _plain(given: object, where: str) -> list[Any]:
     """
     several = given if isinstance(given, Iterable) and not isinstance(given, str) else [given]
     return [parameter_value(one, where) for one in several]
-
-
-def _checked_source(source: str) -> str:
-    """The kernel's text.
-
-    Raises:
-        SpecError: it is no text, or not valid Unicode.
-    """
-    if not isinstance(source, str):
-        raise SpecError(f"source: it is a {type(source).__name__}: pass the kernel's text")
-    try:
-        source.encode()
-    except UnicodeEncodeError:
-        raise SpecError("source: it is not valid Unicode: read its file as UTF-8") from None
-    return source
 
 
 def _is_size(value: object) -> bool:
@@ -291,8 +278,15 @@ def write_folder(
     """Write all files; replace those of an earlier call, whose spec begins with ``mark``.
 
     Raises:
+        SpecError: a text is not valid Unicode.
         EnvironmentProblem: the folder holds something else, or cannot be written.
     """
+    for name, text in texts.items():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            line = text.count("\n", 0, error.start) + 1
+            raise SpecError(f"{name}:{line} would not be valid Unicode: {error.reason}") from None
     spec = folder / "spec.yaml"
     try:
         ours = spec.is_file() and spec.read_text(errors="replace").startswith(mark)

@@ -168,6 +168,14 @@ TARGET = "KernelSpecification"
         (changed(TARGET, "Language", value="Vulkan"), "Language: Vulkan is not supported"),
         (changed(TARGET, "Language", value=3), "Language has an unexpected type, int"),
         (changed(TARGET, "Arguments", value=None), "Arguments is missing: a spec needs them"),
+        (
+            changed(TARGET, "Arguments", 4, "FillValue", value=float("inf")),
+            r"Arguments\[4\].FillValue: inf is no int32",
+        ),
+        (
+            changed(SPACE, PARAMETERS, 0, "Name", value="\ud800"),
+            r"baseline.cu:\d+ would not be valid Unicode",
+        ),
         (changed(TARGET, "KernelFile", value="gone.cu"), "KernelFile: no such file: .*gone.cu"),
         (
             changed(TARGET, "Arguments", 0, "Type", value="custom"),
