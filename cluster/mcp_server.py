@@ -228,7 +228,8 @@ class Tools:
         """The path of a file or folder, which must be in the server's folder."""
         try:
             path = (self._root / name).resolve()
-        except (ValueError, OSError, RuntimeError) as error:  # a NUL, or links in a circle
+            path.exists()  # raises where a name is too long
+        except (ValueError, OSError, RuntimeError) as error:  # a NUL, too long, a circle
             raise ToolError(f"{name!r} is no path: {error}") from None
         if not path.is_relative_to(self._root) or path == self._root:
             raise ToolError(f"{name} is outside {self._root}, the folder of this server")
@@ -255,7 +256,7 @@ class Tools:
 def _as_tool_errors() -> Iterator[None]:
     try:
         yield
-    except KernelwrightError as error:
+    except (KernelwrightError, OSError) as error:
         raise ToolError(str(error)) from None
 
 
@@ -266,6 +267,9 @@ def _as_text(request: Request) -> str:
 
 
 def _words(*words: str) -> tuple[str, ...]:
+    """The command line; raises :class:`ToolError` for a word that none can have."""
+    if hidden := next((word for word in words if "\0" in word), None):
+        raise ToolError(f"{hidden!r} has a NUL character: remove it")
     return (*child_command.kernelwright_command(), *words)
 
 

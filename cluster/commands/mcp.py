@@ -7,7 +7,7 @@ from tuner.errors import EnvironmentProblem, SpecError
 
 
 def mcp(folder: Path) -> None:
-    """Serve until stdin is closed; runs that were begun end then, and can be resumed.
+    """Serve until stdin or stdout is closed; runs that were begun end then, and can be resumed.
 
     Raises:
         SpecError: there is no such folder.
@@ -21,4 +21,7 @@ def mcp(folder: Path) -> None:
         )
     from cluster.mcp_server import make_server
 
-    make_server(folder).run()
+    try:
+        make_server(folder).run()
+    except* BrokenPipeError:  # the client closed its end while a call was answered
+        pass

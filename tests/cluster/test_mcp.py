@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import subprocess
 from contextlib import asynccontextmanager
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from agents.llm.mailbox import Mailbox
 from agents.llm.port import Role
 from cluster.runs.model_choice import with_agents
-from tests.cluster.kernels import KERNEL, kernelwright, write_experiment
+from tests.cluster.kernels import KERNEL, ROOT, command, kernelwright, write_experiment
 from tests.cluster.test_agent_run import ONE_ROUND, REPLIES
 from tests.conformance.language_model import request_at
 from tuner.experiment.load import load_experiment
@@ -62,6 +63,8 @@ def test_names_outside_the_folder_are_refused_by_every_tool(tmp_path):
                         assert f"{given} is outside {root}, the folder of" in told
                     told = await agent.refused(tool, **{**needed, name: "a\0b"})
                     assert "is no path: embedded null byte" in told
+                    told = await agent.refused(tool, **{**needed, name: "a" * 300})
+                    assert "is no path: [Errno 36] File name too long" in told
             return set(tools)
 
     assert asyncio.run(ask()) == {
@@ -103,6 +106,34 @@ def test_a_mailbox_outside_the_folder_is_not_read(tmp_path):
             return await agent.refused("brief", run="run")
 
     assert f"{tmp_path / 'box'} is outside {root}" in asyncio.run(ask())
+
+
+def test_a_word_with_a_nul_is_named(tmp_path):
+    write_experiment(tmp_path)
+
+    async def ask():
+        async with agent_in(tmp_path) as agent:
+            return await agent.refused("run", spec="spec.yaml", model="a\0b")
+
+    assert r"'--model=a\x00b' has a NUL character" in asyncio.run(ask())
+
+
+def test_a_client_that_closes_mid_call_ends_the_server_without_an_error(tmp_path):
+    pytest.importorskip("mcp")
+    who = {"clientInfo": {"name": "client", "version": "1"}, "capabilities": {}}
+    hello = {"protocolVersion": "2024-11-05", **who}
+    asked = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello}
+    served = subprocess.Popen(
+        command("mcp", tmp_path),
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    served.stdout.close()
+    _, told = served.communicate(json.dumps(asked) + "\n", timeout=120)
+    assert (served.returncode, told) == (0, "")
 
 
 def test_a_folder_that_is_not_there_is_said(tmp_path):
