@@ -10,6 +10,7 @@ from tuner.device import Device
 from tuner.drafts.draft_spec import guesses_left
 from tuner.errors import NothingValid, SpecError
 from tuner.experiment.model import Experiment
+from tuner.experiment.odd_shapes import unchecked_sizes
 from tuner.printable import counted
 from tuner.report.estimate import Estimate
 from tuner.space.feasible import FeasibleSet
@@ -103,8 +104,8 @@ class Findings:
             yield f"  {output}: {bound}"
         if experiment.cost is None or experiment.cost.bytes is None:
             yield "  cost.bytes is not given: the report cannot compare with the roofline"
-        if unaligned := _unaligned(experiment):
-            yield f"  {unaligned}"
+        for advice in filter(None, (_unaligned(experiment), unchecked_sizes(experiment))):
+            yield f"  {advice}"
         if self.reference is not None:
             yield f"  {self.reference}"
         if self.device is None:

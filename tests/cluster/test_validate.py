@@ -95,6 +95,25 @@ def test_a_baseline_that_differs_from_its_reference_is_an_error(tmp_path, capsys
     assert shown.endswith(": no errors found\n")
 
 
+@pytest.mark.parametrize(
+    ("domain", "advice"),
+    [
+        ('  domain: ["1 <= n", "n <= 100000"]\n', None),
+        ('  domain: ["n in (777, 1000, 4096)"]\n', "the `domain` has no others: widen it if"),
+        ("", "give a `domain` in `shapes`, so that odd sizes are checked, too"),
+    ],
+)
+def test_a_spec_that_has_no_odd_shapes_is_told_so(tmp_path, capsys, domain, advice):
+    whole = '  domain: ["1 <= n", "n <= 100000"]\n'
+    assert whole in SCALE
+    path = write_experiment(tmp_path, spec=SCALE.replace(whole, domain))
+    validate(str(path), target=None, fast=True, device=None, as_json=False)
+    said = re.search(
+        "kernels are checked on the spec's own shapes alone: (.*)", capsys.readouterr().out
+    )
+    assert (said and said[1].startswith(advice)) if advice else said is None
+
+
 def test_a_missing_bounds_check_is_a_warning_since_a_run_goes_on(tmp_path, capsys):
     path = write_experiment(
         tmp_path,

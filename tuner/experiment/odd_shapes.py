@@ -195,6 +195,18 @@ def _by_types(known: Sequence[Mapping[str, Value]]) -> list[list[Mapping[str, Va
     return list(found.values())
 
 
+def unchecked_sizes(experiment: Experiment) -> str:
+    """What to say of a spec that has no odd shapes; empty if it has some."""
+    if odd_shapes(experiment):
+        return ""
+    why = (
+        "the `domain` has no others: widen it if your application has other sizes"
+        if experiment.shapes.domain
+        else "give a `domain` in `shapes`, so that odd sizes are checked, too"
+    )
+    return f"kernels are checked on the spec's own shapes alone: {why}"
+
+
 def every_shape(experiment: Experiment) -> tuple[ShapeBinding, ...]:
     """Tune, held-out and odd shapes, and those on which constants are changed.
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from tuner.experiment.arguments import ResolvedArgument
 from tuner.experiment.constants import fixed_scalars
+from tuner.experiment.odd_shapes import unchecked_sizes
 from workers.bench.input_specs import InputSpec
 from workers.bench.oracle import Oracle
 from workers.bench.preparation import Preparation
@@ -19,6 +20,8 @@ from workers.variations import variation
 
 def note_untested(prep: Preparation, oracle: Oracle) -> None:
     """Note what passes all test cases of the first shape, and what none of them holds."""
+    if alone := unchecked_sizes(prep.setup.experiment):
+        oracle.note(alone)
     for note in unnoticed_omissions(prep.arguments[0], prep.cases[0][0]):
         oracle.note(note)
     _note_values(prep, oracle)
