@@ -14,12 +14,15 @@ from tuner.experiment.domain import all_symbols, elements, free_symbols, inside,
 from tuner.experiment.model import Experiment, ShapeBinding
 from tuner.experiment.odd_sizes import (
     FAR_ELEMENTS,
+    PRODUCTS,
     REACH,
+    WORD,
     at_remainder,
     enlarged,
     few_values,
     first_inside,
     grows,
+    large_tiles,
     raised,
     smaller_sizes,
     step_of,
@@ -30,7 +33,7 @@ _MOST_ELEMENTS = 1 << 23
 _FAR_GROWTH = 4
 _MOST_ALONE = 4
 _FEWER = 3
-"""Sizes that are varied alone throughout; further ones have so many values alone."""
+"""Sizes that are varied alone throughout; further ones have so many values alone, and two more."""
 _LARGER, _FAR, _SMALL, _LEFT_OVER, _VECTORS = 2, 4, 6, 7, 8
 """Remainders, modulo the period, of the size above the largest known one, of the one far above, of
 a small one, of the one far above among the least, and of one with whole vectors. Kernels that read
@@ -38,6 +41,9 @@ several elements at a time can be wrong at each of these alone."""
 _TILES: tuple[Value, ...] = (3 * 16, 3 * 32, 3 * 64, 3 * 128, 3 * 256)
 """Three whole tiles: an odd number, and fewer than some pipelines have stages. A template may be
 for multiples of so many elements, by its constraints, and take twice as many at a time."""
+_BEYOND: tuple[tuple[Value, ...], ...] = ((191, 3 * 64), (743, 3 * 256))
+"""Larger values of a further size, primes or else tiles: one that makes no array larger, such as a
+window, is not far above the others, and a path may begin at 128."""
 _FEW_TILES: tuple[Value, ...] = (32, 128)
 """One or two whole tiles: a loop that reads ahead may count on more."""
 _TIMES = (3, 2)
@@ -67,10 +73,13 @@ def odd_shapes(experiment: Experiment) -> tuple[ShapeBinding, ...]:
       small as the domain allows; where the domain ties a size to it, such as a stride that is no
       less, that one is as large; and at the very end of the domain, if that is near: an array or a
       counter may be one too small;
+    - each two sizes of an array so large that their product exceeds 16 bits, the others as small
+      as may be, unless a shape above has both so large: a kernel may number planes by it;
     - all sizes equal, and of three or more each two of them;
     - a tune shape's sizes in the same proportions, as a path for twice as many rows has a tail too;
     - each size alone: at the values above, tiny too, at remainders 1, 2, 4, 6 and 8 modulo 32, at
-      one and three whole tiles and at three times the longest, and at every value if there are few
+      one and three whole tiles (larger ones where they divide a tune size, which a template's
+      constraint may ask for), at three times the longest, and at every value if there are few
       up to 64; the others are a tune shape's, of each combination of types in turn, or small where
       three times as much would be too much; of several sizes with few values, all but one are at
       their least, too;
@@ -114,16 +123,20 @@ def _odd_shapes(experiment: Experiment) -> tuple[ShapeBinding, ...]:
             ([], _VECTORS),
             *(([size], None) for size in (*_TILES, *_FEW_TILES)),
         ]
-        for values, remainder in given[: None if number < _MOST_ALONE else _FEWER]:
+        if number >= _MOST_ALONE:
+            given = [*given[:_FEWER], *(([*sizes], None) for sizes in _BEYOND)]
+        for values, remainder in given:
             beside = next(bases)
             if remainder is not None:
                 values = [*values, *at_remainder(experiment, beside, name, remainder)]
             alone += _alone(experiment, beside, name, values)
         beside = next(bases)
         if number < _MOST_ALONE:
-            longest = max(int(shape.symbols[name]) for shape in experiment.shapes.tune)
+            tune = [int(shape.symbols[name]) for shape in experiment.shapes.tune]
             light = beside if elements(experiment, beside) <= _LIGHT else around.small
-            alone += _alone(experiment, light, name, [times * longest for times in _TIMES])
+            for size in large_tiles(tune, [int(symbols[name]) for symbols in known]):
+                alone += _alone(experiment, light, name, [size])
+            alone += _alone(experiment, light, name, [times * max(tune) for times in _TIMES])
         choices = few_values(experiment, beside, name)
         for choice in choices:
             alone += _alone(experiment, beside, name, [choice])
@@ -137,6 +150,8 @@ def _odd_shapes(experiment: Experiment) -> tuple[ShapeBinding, ...]:
     if len(sizes) > 2:
         for pair in combinations(sizes[:_MOST_ALONE], 2):
             square += _equal(experiment, next(bases), pair)
+            if all(int(one[pair[0]]) * int(one[pair[1]]) <= WORD for one in (*known, *found)):
+                alone += _product(experiment, around.tiny, pair)
     alone += _proportional(experiment, base, sizes)
     wanted = (symbols for symbols in (*found, *alone, *square) if symbols not in known)
     shapes = (ShapeBinding(all_symbols(experiment, symbols)) for symbols in wanted)
@@ -283,6 +298,17 @@ def _equal(
     values = (*_TILES, *(base[name] for name in names), *range(1, REACH))
     shapes = ({**base, **dict.fromkeys(names, size)} for size in values if size not in others)
     return _fitting(experiment, base, shapes)
+
+
+def _product(
+    experiment: Experiment, base: Mapping[str, Value], names: Sequence[str]
+) -> list[dict[str, Value]]:
+    """``base`` with two sizes whose product exceeds 16 bits, if they are sizes of one array."""
+    one, two = names
+    first = ((raised(experiment, base, one, size), other) for size, other in PRODUCTS)
+    both = (raised(experiment, shape, two, other) for shape, other in first if shape)
+    found = _fitting(experiment, base, (shape for shape in both if shape))
+    return [shape for shape in found if elements(experiment, shape) > WORD]
 
 
 def _proportional(

@@ -18,6 +18,17 @@ FAR_ELEMENTS, _FAR_ELEMENTS_ON_GPU = 1 << 20, 1 << 23
 """Elements of all arrays far above the known sizes. On a GPU they are more than 1,024 blocks of 256
 threads with four elements each: some kernels sum over so many alone. On an H200 twice as many made
 a confirmation take a second longer."""
+WORD = 1 << 16
+"""What an index of 16 bits does not reach."""
+PRODUCTS = tuple(
+    pair
+    for size in (257 * 6**power // 5**power for power in range(20))
+    for other in (WORD // size + 1,)
+    for pair in ((size, other), (other, size))
+)
+"""Two sizes with a product that is just larger, most alike first: a domain may bound one."""
+_LARGE_TILES = (512, 1024, 2048, 4096)
+"""Elements that blocks with several for each thread take at a time."""
 _CHOICES, _CHOICES_END = 8, 65
 """A size of which so few values below the end are in the domain (a stride, a width) has each alone,
 since a kernel may have a path for each."""
@@ -52,6 +63,16 @@ def at_remainder(
     size, step = int(symbols[name]), step_of(experiment, symbols, name)
     above = size + 1 + (step * remainder - size - 1) % (step * PERIOD)
     return [above, above - step * PERIOD]
+
+
+def large_tiles(tune: Iterable[int], timed: Iterable[int]) -> list[int]:
+    """Three of each large tile that divides a tune size, unless a timed size has an odd number.
+
+    A template for multiples of such a tile is searched, but may take twice as much at a time.
+    """
+    divided = [tile for tile in _LARGE_TILES if any(size > 0 and size % tile == 0 for size in tune)]
+    seen = {size & -size for size in timed if size & (size - 1)}
+    return [3 * tile for tile in divided if tile not in seen]
 
 
 def few_values(experiment: Experiment, base: Mapping[str, Value], name: str) -> list[int]:

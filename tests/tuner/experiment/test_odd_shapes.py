@@ -29,7 +29,8 @@ def test_they_are_just_below_tiny_larger_far_larger_and_alone_at_each_remainder(
         *(48, 32, 64),
     ]
     widths = [one["d"] for one in found[7:] if one["tokens"] == 16]
-    assert widths == [*(4079, 6914, 4100, 1, 6, 4104), *(48, 96, 192, 384, 768, 32, 128), 15360]
+    tiles = [*(48, 96, 192, 384, 768, 32, 128), *(1536, 6144, 12288), 15360]
+    assert widths == [*(4079, 6914, 4100, 1, 6, 4104), *tiles]
     assert {width % 8 for width in widths} >= {0, 1, 2, 4, 6, 7}
     for tile in (16, 32, 64, 128, 256):
         assert any(width % (2 * tile) == tile for width in widths), "a multiple of no larger tile"
@@ -40,7 +41,7 @@ def test_they_keep_to_the_domain_and_count_its_steps() -> None:
     folder = Path("tests/exploits/experiments/residual")
     experiment = load_experiment(folder / "experiment.yaml")
     found = [shape.symbols["n"] // 64 for shape in odd_shapes(experiment)]
-    assert found == [7, 1, 34, 4100, 4103, 6, 40, 3, 12, 2, 48]
+    assert found == [7, 1, 34, 4100, 4103, 6, 40, 3, 12, 2, 24, 48]
 
 
 def test_each_type_has_its_turn(tmp_path) -> None:
@@ -154,7 +155,36 @@ def test_a_fifth_size_is_far_larger_and_alone_at_some_values(tmp_path) -> None:
     assert {"m": 6, "n": 6, "k": 6, "lda": 6, "b": 9988} in found
     base = {"m": 32, "n": 32, "k": 64, "lda": 64, "b": 5}
     alone = {one["b"] for one in found if one == {**base, "b": one["b"]}}
-    assert len(alone) == 3
+    assert len(alone) == 4, "743 would be too large"
+    assert 191 in alone, "a path may begin at 128"
+    assert 743 in {one["b"] for one in gemm(tmp_path)}
+
+
+def test_a_product_of_two_sizes_of_an_array_exceeds_sixteen_bits(tmp_path) -> None:
+    least = {"m": 1, "n": 1, "k": 1, "lda": 1, "b": 1}
+    found = gemm(tmp_path)
+    assert {**least, "n": 257, "k": 256, "lda": 256} in found, "the domain bounds both"
+    assert not any(one["m"] == 257 for one in found), "m is far above beside small ones"
+    unlike = gemm(tmp_path, end='b <= 9999", "n <= 150')
+    assert {**least, "n": 148, "k": 444, "lda": 444} in unlike
+
+
+def test_a_size_is_three_of_each_large_tile_that_divides_a_tune_size(tmp_path) -> None:
+    text = Path("tests/exploits/experiments/affine/experiment.yaml").read_text()
+    for name in ("affine.cl", "reference.py"):
+        (tmp_path / name).write_text(Path(f"tests/exploits/experiments/affine/{name}").read_text())
+
+    def sizes(*tune: int, held_out: int = 1537) -> set[int]:
+        shapes = ", ".join(f"{{n: {size}}}" for size in tune)
+        (tmp_path / "experiment.yaml").write_text(
+            text.replace("{n: 1024}, {n: 2048}", shapes).replace("1537", str(held_out))
+        )
+        found = odd_shapes(load_experiment(tmp_path / "experiment.yaml"))
+        return {int(shape.symbols["n"]) for shape in found} & {1536, 3072, 6144, 12288}
+
+    assert sizes(1000, 16384) == {1536, 3072, 6144, 12288}
+    assert sizes(1000) == set()
+    assert sizes(8192, held_out=2560) == {3072, 6144, 12288}, "five of 512 are timed"
 
 
 def test_a_size_of_few_values_has_each_alone_and_its_largest_beside_small_ones(tmp_path) -> None:
