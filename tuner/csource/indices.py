@@ -26,6 +26,10 @@ _SHARED_ARRAY = re.compile(
 _REMAINDER = re.compile(r"(?:\w+|\([^()]*\))\s*%\s*(\w+)")
 _INDEX = re.compile(r"\b(\w+)\s*\[([^\[\];]*)\]")
 _NESTED = re.compile(r"\b(\w+)\s*\[((?:[^\[\];{}]|\[[^\[\];{}]*\])*)\]")
+_ATOMIC = re.compile(
+    r"\b(atom\w*\s*\(\s*)(\w+)\s*\+\s*((?:[^(),;\[\]]|\[[^\[\];]*\]|\([^()]*\)){1,400})(?=[,)])"
+)
+"""An atomic function's place, given as a moved pointer."""
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _CALLED = re.compile(r"\b([A-Za-z_]\w*)\s*\(")
 _ALONE = re.compile(r"\(\s*(\w+)\s*\)")
@@ -88,7 +92,7 @@ class Indices:
             if parameter.const and (parameter.dtype or "").startswith(("int", "uint"))
         }
         self._source = kernel.source
-        self._code = reachable_code(kernel)
+        self._code = _ATOMIC.sub(r"\1&\2[\3]", reachable_code(kernel))
         self._integers = {
             name: value[1]
             for name, (body, *others) in object_macros(kernel.source).items()

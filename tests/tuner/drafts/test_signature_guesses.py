@@ -120,7 +120,15 @@ def test_column_indices_stay_below_columns_that_nothing_else_uses(tmp_path):
 
 
 @pytest.mark.parametrize("guard", ["v < bins", "v >= 0 && v < bins", "0 <= v && v < bins"])
-@pytest.mark.parametrize("update", ["counts[v] += 1", "atomic_inc(&counts[v])"])
+@pytest.mark.parametrize(
+    "update",
+    [
+        "counts[v] += 1",
+        "atomic_inc(&counts[v])",
+        "atomic_inc(counts + v)",
+        "atomic_add(counts + v, 1)",
+    ],
+)
 def test_what_a_histogram_counts_stays_below_its_bins(tmp_path, guard, update):
     (tmp_path / "k.cl").write_text(
         "kernel void k(global const int *x, global int *counts, const int n, const int bins) {\n"
