@@ -74,9 +74,7 @@ def _configurations(result: Result) -> Iterator[Part]:
     for shape in result.shapes:
         if best := result.own_best(shape):
             words = f"{name_of(result, best.trial)}: {best.configuration}"
-            if best.gain:
-                words += f"; {best.gain} {best.gain.verdict}, compared with the general one"
-            pairs.append((shape.label, words))
+            pairs.append((shape.label, "; ".join(filter(None, (words, result.gain_of(best))))))
     if not pairs:
         yield "No configuration was confirmed."
         return

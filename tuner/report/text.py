@@ -280,13 +280,8 @@ def _launches(result: Result) -> str:
 def _specialised(result: Result, shape: ShapeOfRun, best: ShapeBest) -> Iterator[str]:
     """A shape's own winner, and whether it is exported."""
     yield f"{shape.label}: {name_of(result, best.trial)}: {best.configuration}"
-    if best.gain:
-        members = result.portfolio.members if result.portfolio else ()
-        exported = any(member.trial == best.trial for member in members)
-        yield (
-            f"{best.gain} {best.gain.verdict}, compared with the general one"
-            f"{'' if exported else '; not exported'}"
-        )
+    if words := result.gain_of(best):
+        yield words
     yield from _unseen([best.cell])
 
 

@@ -324,6 +324,16 @@ class Result:
         served = self.general and best and best.trial == self.general.trial
         return None if served else best
 
+    def gain_of(self, best: ShapeBest) -> str:
+        """How a shape's own best compares with the general one, and whether it is not exported."""
+        words = []
+        if best.gain:
+            words.append(f"{best.gain} {best.gain.verdict}, compared with the general one")
+        members = self.portfolio.members if self.portfolio else ()
+        if best.cell.comparison and all(member.trial != best.trial for member in members):
+            words.append("not exported")
+        return "; ".join(words)
+
     @property
     def general_cells(self) -> tuple[Cell, ...]:
         """The cells of the general configuration, if there is one."""

@@ -14,6 +14,7 @@ from tuner.candidate import BASELINE, INCUMBENT
 from tuner.experiment.fields import Source
 from tuner.experiment.model import ShapeBinding, Shapes, Template
 from tuner.journal.facts import IncumbentEntered
+from tuner.report.shapes import configurations_section
 from tuner.report.text import render
 from tuner.results.portfolio import choose, decision_rule, other_symbols
 from tuner.results.summary import summarise
@@ -217,8 +218,14 @@ def test_the_report_says_so():
 
 
 def test_what_is_named_but_not_exported_says_so():
-    _, text = portfolio_of([500.0] * 6, [493.0] + [900.0] * 5, noise=0.0005)
+    trials = [500.0] * 6, [493.0] + [900.0] * 5
+    _, text = portfolio_of(*trials, noise=0.0005)
     assert " ".join(text.split()).count("compared with the general one; not exported") == 1
+    four = replace(experiment(), shapes=SHAPES)
+    rows = [({"x": number}, times) for number, times in enumerate(trials)]
+    result = summarise(finished_run(four, GPU, [1000.0] * 6, rows, noise=0.0005))
+    (facts,) = configurations_section(result).parts
+    assert str(facts).count("compared with the general one; not exported") == 1
 
 
 def test_whose_find_an_incumbent_is_is_told():
