@@ -34,6 +34,8 @@ from tuner.results.verdict import verdict_text
 from tuner.run_directory import JOURNAL, RunView, begun
 from workers.backends.cuda.architectures import NO_DRIVER
 
+_UNCONFIRMED = "best_of_search", "speedup_there"
+"""The search's own figures, left out in words where a confirmed result stands beside them."""
 TRIALS = {form: f"trials.{form}.json" for form in ("t4", "cache")}
 """The file in ``export/`` for all trials in each format of Kernel Tuner."""
 
@@ -193,7 +195,7 @@ def _best(histories: Sequence[History]) -> dict[str, object]:
     if not found:
         return {}
     loss, configuration = min(found)
-    return {"best_of_search": configuration, "speedup_there": round(1 / loss, 3)}
+    return dict(zip(_UNCONFIRMED, (configuration, round(1 / loss, 3)), strict=True))
 
 
 def _verdict(result: Result) -> dict[str, object]:
@@ -215,7 +217,8 @@ def _print_status(facts: Mapping[str, object], run_dir: Path, *, as_json: bool) 
         )
         return
     for name, value in facts.items():
-        typer.echo(f"{name.replace('_', ' '):<17}{value}")
+        if name not in _UNCONFIRMED or "result" not in facts:
+            typer.echo(f"{name.replace('_', ' '):<17}{value}")
     for one in found.benches:
         typer.echo(f"{'bench':<17}{bench_text(one, bool(found.unfinished))}")
 

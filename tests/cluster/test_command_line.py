@@ -111,6 +111,9 @@ def test_a_run_ends_with_a_result_an_export_and_one_last_line(finished_run):
     assert told["best_of_search"].startswith("ITEMS=")
     assert told["outcome"] == found["outcome"]
     assert f"{found['speedup']:.3f}×" in told["result"]
+    words = kernelwright("status", run).stdout
+    assert told["result"] in words
+    assert "best of search" not in words, "beside what is confirmed"
 
     again = kernelwright("resume", run, "--fleet", "local", "--seconds", 60)
     assert again.returncode == 0
