@@ -8,6 +8,7 @@ import numpy as np
 from tuner.experiment.arguments import ResolvedArgument
 from tuner.experiment.constants import fixed_scalars
 from tuner.experiment.odd_shapes import unchecked_sizes
+from tuner.experiment.tolerances import default_tolerance
 from workers.bench.input_specs import InputSpec
 from workers.bench.oracle import Oracle
 from workers.bench.preparation import Preparation
@@ -24,6 +25,7 @@ def note_untested(prep: Preparation, oracle: Oracle) -> None:
         oracle.note(alone)
     for note in unnoticed_omissions(prep.arguments[0], prep.cases[0][0]):
         oracle.note(note)
+    _note_tolerances(prep, oracle)
     _note_values(prep, oracle)
     _note_unchanged_inputs(prep, oracle)
 
@@ -62,6 +64,17 @@ def _note_unchanged_inputs(prep: Preparation, oracle: Oracle) -> None:
             oracle.note(
                 f"input {argument.name} never changes: a kernel that remembers what follows "
                 "from it would not be found out"
+            )
+
+
+def _note_tolerances(prep: Preparation, oracle: Oracle) -> None:
+    """Note the outputs of which less accuracy is asked than by default."""
+    for output in prep.arguments[0]:
+        usual, given = default_tolerance(output.dtype).rtol, output.tolerance.rtol
+        if output.is_output and output.compare == "close" and given > usual:
+            oracle.note(
+                f"{output.name} may err by {given:.3g} of its value (`tolerance`); the default "
+                f"for {output.dtype} is {usual:.3g}"
             )
 
 

@@ -84,6 +84,7 @@ def changed(folder: Path, **texts: dict[str, str]) -> Path:
     return copy / "experiment.yaml"
 
 
+DOMAIN = '  domain: ["1 <= n", "n <= 65536"]\n'
 TOLERANT = "shape: [n], tolerance: {rtol: 0, atol: 100}}\n  - {name: x"
 STRIDED = "shape: [n], strides: [2]}\n  - {name: x"
 EXACT = "shape: [n], compare: exact}\n  - {name: x"
@@ -532,6 +533,19 @@ def test_an_input_that_never_matters_is_noted(tmp_path) -> None:
     laboratory.close()
     assert not isinstance(laboratory.prepared.result, Rejected)
     assert "input y does not change the result" in laboratory.prepared.notes
+
+
+def test_wide_tolerances_and_a_domain_without_odd_shapes_are_noted(tmp_path) -> None:
+    line = "out, kind: out, dtype: float32, shape: [n], align: 4"
+    wide = f"{line}, tolerance: {{rtol: 0.4, atol: 1.0e-5}}"
+    texts = {"experiment": {line: wide, DOMAIN: ""}}
+    laboratory = Laboratory(changed(tmp_path, **texts))
+    laboratory.close()
+    notes = laboratory.prepared.notes
+    assert (
+        "out may err by 0.4 of its value (`tolerance`); the default for float32 is 1e-05" in notes
+    )
+    assert any("the spec's own shapes alone: give a `domain`" in one for one in notes)
 
 
 @pytest.mark.parametrize(
