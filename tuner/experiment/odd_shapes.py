@@ -84,7 +84,7 @@ def odd_shapes(experiment: Experiment) -> tuple[ShapeBinding, ...]:
       three times as much would be too much; of several sizes with few values, all but one are at
       their least, too;
     - each size that the domain allows to be nonpositive (a padding, a shift): at 0, also beside
-      sizes just below, at -1, and negated.
+      sizes just below, at -1, negated, and far below.
 
     Those in which all sizes differ are there for each combination of types and flags. Sizes that an
     equation of the domain ties to others follow these. Remainders count the steps in which the
@@ -281,13 +281,14 @@ def _among_least_choices(
 
 
 def _nonpositive(experiment: Experiment, base: Mapping[str, Value], name: str) -> list[list[Value]]:
-    """0, -1 and smaller numbers, the negated size first, if the domain has a lower bound.
+    """0, -1, smaller numbers, the negated size first, and much smaller ones, if bounded below.
 
-    A domain without one does not mean that numbers below 1 are defined.
+    A domain without a lower bound does not mean that numbers below 1 are defined.
     """
     if meets_conditions(experiment, {**base, name: _UNBOUNDED}):
         return []
-    return [[0], [-1], [n for n in (-int(base[name]), *range(-2, -REACH, -1)) if n < -1]]
+    less: list[Value] = [n for n in (-int(base[name]), *range(-2, -REACH, -1)) if n < -1]
+    return [[0], [-1], less, [-int(size) for sizes in reversed(_BEYOND) for size in sizes]]
 
 
 def _equal(
