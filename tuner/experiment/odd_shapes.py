@@ -41,6 +41,8 @@ several elements at a time can be wrong at each of these alone."""
 _TILES: tuple[Value, ...] = (3 * 16, 3 * 32, 3 * 64, 3 * 128, 3 * 256)
 """Three whole tiles: an odd number, and fewer than some pipelines have stages. A template may be
 for multiples of so many elements, by its constraints, and take twice as many at a time."""
+_ONE_MORE = 33
+"""Steps of a size with one more than whole tiles: the last may be left over."""
 _BEYOND: tuple[tuple[Value, ...], ...] = ((191, 3 * 64), (743, 3 * 256))
 """Larger values of a further size, primes or else tiles: one that makes no array larger, such as a
 window, is not far above the others, and a path may begin at 128."""
@@ -115,7 +117,7 @@ def _odd_shapes(experiment: Experiment) -> tuple[ShapeBinding, ...]:
     alone: list[dict[str, Value]] = []
     for number, name in enumerate(sizes):
         given: list[tuple[list[Value], int | None]] = [
-            ([around.below[name]], 1),
+            ([around.below[name]], None),
             ([symbols[name] for symbols in around.larger], _LARGER),
             ([symbols[name] for symbols in around.far[name]], _FAR),
             ([around.tiny[name]], None),
@@ -132,6 +134,8 @@ def _odd_shapes(experiment: Experiment) -> tuple[ShapeBinding, ...]:
             alone += _alone(experiment, beside, name, values)
         beside = next(bases)
         if number < _MOST_ALONE:
+            one_more = _ONE_MORE * step_of(experiment, beside, name)
+            alone += _alone(experiment, beside, name, [one_more])
             tune = [int(shape.symbols[name]) for shape in experiment.shapes.tune]
             light = beside if elements(experiment, beside) <= _LIGHT else around.small
             for size in large_tiles(tune, [int(symbols[name]) for symbols in known]):
@@ -393,9 +397,17 @@ def _far_among_least(
     name: str,
     far: Sequence[Mapping[str, Value]],
 ) -> list[dict[str, Value]]:
-    """``tiny`` with a size as far above, but an odd number of steps, if there is such a shape."""
+    """``tiny`` with a size as far above, but an odd number of steps, if there is such a shape.
+
+    Beside so few others it may be farther: beyond 16 bits, if it can.
+    """
     least = raised(experiment, tiny, name, int(far[0][name])) if far else None
     if least is None:
         return []
+    while int(least[name]) <= WORD:
+        further = raised(experiment, least, name, 2 * int(least[name]))
+        if further is None or not grows(experiment, least, further):
+            break
+        least = further
     sizes = at_remainder(experiment, least, name, _LEFT_OVER)
     return [{**least, name: first_inside(experiment, least, name, sizes)}]

@@ -158,15 +158,18 @@ class _Doubts:
         return "" if found and self._only_branches(timed_ns, turns) else found
 
     def _only_branches(self, timed_ns: float, turns: Sequence[_Turn]) -> bool:
-        """Whether forgotten branches explain most of what new inputs cost; corrects the samples."""
+        """Whether forgotten branches explain most of what new inputs cost; corrects the samples.
+
+        In nanoseconds: a single launch takes longer than one of a burst, by as much either way.
+        """
         if self.single is None:
             return False
         known_ns, forgotten_ns = (
             statistics.median(self.single(forgets) for _ in range(TIMES))
             for forgets in (False, True)
         )
-        more = statistics.median(turn.own_ns for turn in turns) / timed_ns - 1
-        if forgotten_ns / known_ns - 1 <= max(REMEMBERED, BRANCHES * more):
+        more_ns = statistics.median(turn.own_ns for turn in turns) - timed_ns
+        if forgotten_ns - known_ns <= max(REMEMBERED * timed_ns, BRANCHES * more_ns):
             return False
         self.slowed = max(1.0, _slowed(timed_ns, turns))
         return True

@@ -26,10 +26,10 @@ def test_they_are_just_below_tiny_larger_far_larger_and_alone_at_each_remainder(
     ]
     assert [one["tokens"] for one in found[7:] if one["d"] == 4096] == [
         *(7, 34, 36, 1, 6, 40),
-        *(48, 32, 64),
+        *(48, 32, 33, 64),
     ]
     widths = [one["d"] for one in found[7:] if one["tokens"] == 16]
-    tiles = [*(48, 96, 192, 384, 768, 32, 128), *(1536, 6144, 12288), 15360]
+    tiles = [*(48, 96, 192, 384, 768, 32, 128), 33, *(1536, 6144, 12288), 15360]
     assert widths == [*(4079, 6914, 4100, 1, 6, 4104), *tiles]
     assert {width % 8 for width in widths} >= {0, 1, 2, 4, 6, 7}
     for tile in (16, 32, 64, 128, 256):
@@ -41,7 +41,7 @@ def test_they_keep_to_the_domain_and_count_its_steps() -> None:
     folder = Path("tests/exploits/experiments/residual")
     experiment = load_experiment(folder / "experiment.yaml")
     found = [shape.symbols["n"] // 64 for shape in odd_shapes(experiment)]
-    assert found == [7, 1, 34, 4100, 4103, 6, 40, 3, 12, 2, 24, 48]
+    assert found == [7, 1, 34, 4100, 4103, 6, 40, 3, 12, 2, 33, 24, 48]
 
 
 def test_each_type_has_its_turn(tmp_path) -> None:
@@ -140,6 +140,12 @@ def gemm(tmp_path, third="[k, n]", end="b <= 9999") -> list[dict]:
 
 def test_a_size_that_another_bounds_is_far_larger_together_with_it(tmp_path) -> None:
     assert {"m": 6, "n": 6, "k": 484, "lda": 500, "b": 6} in gemm(tmp_path)
+
+
+def test_beside_the_least_of_others_a_size_exceeds_sixteen_bits(tmp_path) -> None:
+    found = gemm(tmp_path, "[m, n]")
+    assert max(one["m"] for one in found if one["n"] > 1) < 1 << 16, "memory bounds it"
+    assert max(one["m"] for one in found if one["n"] == 1) == (1 << 16) + 39
 
 
 def test_far_is_up_to_the_end_of_the_domain(tmp_path) -> None:
