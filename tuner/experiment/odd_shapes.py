@@ -41,8 +41,8 @@ several elements at a time can be wrong at each of these alone."""
 _TILES: tuple[Value, ...] = (3 * 16, 3 * 32, 3 * 64, 3 * 128, 3 * 256)
 """Three whole tiles: an odd number, and fewer than some pipelines have stages. A template may be
 for multiples of so many elements, by its constraints, and take twice as many at a time."""
-_ONE_MORE = 33
-"""Steps of a size with one more than whole tiles: the last may be left over."""
+_ONE_MORE = (257, 65, 33)
+"""Steps of a size with one more than whole tiles, the first that fits: one may be left over."""
 _BEYOND: tuple[tuple[Value, ...], ...] = ((191, 3 * 64), (743, 3 * 256))
 """Larger values of a further size, primes or else tiles: one that makes no array larger, such as a
 window, is not far above the others, and a path may begin at 128."""
@@ -134,9 +134,9 @@ def _odd_shapes(experiment: Experiment) -> tuple[ShapeBinding, ...]:
             alone += _alone(experiment, beside, name, values)
         beside = next(bases)
         if number < _MOST_ALONE:
-            one_more = _ONE_MORE * step_of(experiment, beside, name)
-            alone += _alone(experiment, beside, name, [one_more])
             tune = [int(shape.symbols[name]) for shape in experiment.shapes.tune]
+            one_more = [steps * step_of(experiment, beside, name) for steps in _ONE_MORE]
+            alone += _alone(experiment, beside, name, [n for n in one_more if n <= max(tune)])
             light = beside if elements(experiment, beside) <= _LIGHT else around.small
             for size in large_tiles(tune, [int(symbols[name]) for symbols in known]):
                 alone += _alone(experiment, light, name, [size])

@@ -26,10 +26,10 @@ def test_they_are_just_below_tiny_larger_far_larger_and_alone_at_each_remainder(
     ]
     assert [one["tokens"] for one in found[7:] if one["d"] == 4096] == [
         *(7, 34, 36, 1, 6, 40),
-        *(48, 32, 33, 64),
+        *(48, 32, 64),
     ]
     widths = [one["d"] for one in found[7:] if one["tokens"] == 16]
-    tiles = [*(48, 96, 192, 384, 768, 32, 128), 33, *(1536, 6144, 12288), 15360]
+    tiles = [*(48, 96, 192, 384, 768, 32, 128), 257, *(1536, 6144, 12288), 15360]
     assert widths == [*(4079, 6914, 4100, 1, 6, 4104), *tiles]
     assert {width % 8 for width in widths} >= {0, 1, 2, 4, 6, 7}
     for tile in (16, 32, 64, 128, 256):
@@ -41,7 +41,7 @@ def test_they_keep_to_the_domain_and_count_its_steps() -> None:
     folder = Path("tests/exploits/experiments/residual")
     experiment = load_experiment(folder / "experiment.yaml")
     found = [shape.symbols["n"] // 64 for shape in odd_shapes(experiment)]
-    assert found == [7, 1, 34, 4100, 4103, 6, 40, 3, 12, 2, 33, 24, 48]
+    assert found == [7, 1, 34, 4100, 4103, 6, 40, 3, 12, 2, 24, 48]
 
 
 def test_each_type_has_its_turn(tmp_path) -> None:
@@ -170,7 +170,7 @@ def test_a_product_of_two_sizes_of_an_array_exceeds_sixteen_bits(tmp_path) -> No
     least = {"m": 1, "n": 1, "k": 1, "lda": 1, "b": 1}
     found = gemm(tmp_path)
     assert {**least, "n": 257, "k": 256, "lda": 256} in found, "the domain bounds both"
-    assert not any(one["m"] == 257 for one in found), "m is far above beside small ones"
+    assert not any(one["m"] == 257 and one["n"] == 256 for one in found), "m is far above"
     unlike = gemm(tmp_path, end='b <= 9999", "n <= 150')
     assert {**least, "n": 148, "k": 444, "lda": 444} in unlike
 
