@@ -8,7 +8,12 @@ from workers.bench.input_specs import is_large, total_elements
 from workers.bench.launcher import LoadedCandidate
 from workers.bench.preparation import Preparation
 from workers.bench.session import BenchSession
-from workers.integrity.timing_recheck import Accepted, accept_or_retime
+from workers.integrity.timing_recheck import (
+    REMEMBERED,
+    REMEMBERED_ON_GPU,
+    Accepted,
+    accept_or_retime,
+)
 from workers.variations import variations
 
 _COMPARED_ELEMENTS = 1 << 20
@@ -62,4 +67,5 @@ def recheck_timing(
         baseline_known=lambda: session.time_burst(baseline, first),
         unreported_ns=lambda: loaded.unreported_more(baseline, shape),
         single=single if prep.device.is_cpu else None,
+        remembered=REMEMBERED if prep.device.is_cpu else REMEMBERED_ON_GPU,
     )
