@@ -223,11 +223,11 @@ def main() -> int:
     given = parser.parse_args()
     specs = given.specs or [p for each in SPECS[given.language] for p in sorted(ROOT.glob(each))]
     unit = partial(Honest, language=given.language, configurations=given.configurations)
-    first, *others = (
-        share([unit(spec=spec, secret=secret) for spec in specs], given.part)
+    chosen = [
+        one
         for secret in range(given.first, given.first + given.seeds)
-    )
-    chosen = [*first, *(unit for units in others for unit in units)]
+        for one in share([unit(spec=spec, secret=secret) for spec in specs], given.part)
+    ]
     tries: dict[Honest, Alarms] = {}
     with tempfile.TemporaryDirectory() as binaries:
         work = partial(try_kernels, binaries=Path(binaries))

@@ -157,19 +157,19 @@ class _Doubts:
         turns = [
             _Turn(self.own(), self.baseline_own(), self.baseline_known()) for _ in range(TIMES)
         ]
-        found = self._remembers(timed_ns, turns)
-        return "" if found and self._only_branches(timed_ns, turns) else found
-
-    def _remembers(self, timed_ns: float, turns: Sequence[_Turn]) -> str:
-        """Whether launches on inputs of their own take longer by more than the noise."""
         own_ns = min(turn.own_ns for turn in turns)
+        found = self._remembers(timed_ns, own_ns, turns)
+        return "" if found and self._only_branches(timed_ns, own_ns, turns) else found
+
+    def _remembers(self, timed_ns: float, own_ns: float, turns: Sequence[_Turn]) -> str:
+        """Whether launches on inputs of their own take longer by more than the noise."""
         share = self.remembered
         if own_ns <= timed_ns + max(share * timed_ns, _noise(turns, timed_ns, share)):
             return ""
         more = f"{own_ns / timed_ns:.3g} times as long"
         return f"remembers its inputs: launches on new ones took {more}"
 
-    def _only_branches(self, timed_ns: float, turns: Sequence[_Turn]) -> bool:
+    def _only_branches(self, timed_ns: float, own_ns: float, turns: Sequence[_Turn]) -> bool:
         """Whether forgotten branches explain most of what new inputs cost; corrects the samples.
 
         In nanoseconds: a single launch takes longer than one of a burst, by as much either way.
@@ -179,16 +179,15 @@ class _Doubts:
         known_ns, forgotten_ns = (
             min(self.single(forgets) for _ in range(TIMES)) for forgets in (False, True)
         )
-        more_ns = min(turn.own_ns for turn in turns) - timed_ns
-        if forgotten_ns - known_ns <= max(self.remembered * timed_ns, BRANCHES * more_ns):
+        least_ns = max(self.remembered * timed_ns, BRANCHES * (own_ns - timed_ns))
+        if forgotten_ns - known_ns <= least_ns:
             return False
-        self.slowed = max(1.0, _slowed(timed_ns, turns))
+        self.slowed = max(1.0, _slowed(timed_ns, own_ns, turns))
         return True
 
 
-def _slowed(timed_ns: float, turns: Sequence[_Turn]) -> float:
+def _slowed(timed_ns: float, own_ns: float, turns: Sequence[_Turn]) -> float:
     """How many times as long launches on inputs of their own take, divided by the baseline's."""
-    own_ns = min(turn.own_ns for turn in turns)
     others_ns = min(turn.baseline_own_ns for turn in turns)
     known_ns = min(turn.baseline_known_ns for turn in turns)
     return own_ns / timed_ns / max(1.0, others_ns / known_ns)
