@@ -179,6 +179,7 @@ def try_kernels(unit: Honest, binaries: Path) -> Alarms:
                 secret=unit.secret,
                 deadlines=Deadlines(),
                 binaries=binaries,
+                lasting=True,
             )
         ) as laboratory:
             notes |= {*laboratory.prepared.notes}

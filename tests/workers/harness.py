@@ -13,6 +13,7 @@ import pytest
 from tuner.candidate import BASELINE, Candidate
 from tuner.device import Device
 from tuner.engine.work import BenchSetup, ConfirmWork, ExamineWork
+from tuner.experiment.fields import BackendName
 from tuner.experiment.load import load_experiment
 from tuner.experiment.model import Experiment
 from tuner.experiment.odd_shapes import every_shape
@@ -44,10 +45,20 @@ def compiler(device: Device, kept: Path | None = None) -> CompileWorker:
     return CompileWorker(device, kept)
 
 
+def bench(language: BackendName, deadlines: Deadlines) -> DeviceBench:
+    """A bench on the first device of a language."""
+    return DeviceBench(language, 0, deadlines=deadlines, rng=np.random.default_rng(1))
+
+
+lasting_bench = cache(bench)
+"""One for many laboratories in turn; its children end with this process."""
+
+
 class Laboratory:
     """A bench for an experiment's language, with its baseline ready.
 
-    Binaries are kept in the folder ``binaries``, if any, for other processes.
+    It ends with the laboratory unless it is ``lasting``. Binaries are kept in the folder
+    ``binaries``, if any, for other processes.
     """
 
     def __init__(
@@ -57,11 +68,12 @@ class Laboratory:
         secret: int = 7,
         deadlines: Deadlines = QUICK,
         binaries: Path | None = None,
+        lasting: bool = False,
     ) -> None:
         self.experiment = spec if isinstance(spec, Experiment) else load_experiment(spec)
-        self.bench = DeviceBench(
-            self.experiment.kernel.language, 0, deadlines=deadlines, rng=np.random.default_rng(1)
-        )
+        make = lasting_bench if lasting else bench
+        self.bench: DeviceBench = make(self.experiment.kernel.language, deadlines)
+        self._lasting = lasting
         self.device: Device = self.bench.device()
         self.compiler = compiler(self.device, binaries)
         self.plan: Plan = lower(
@@ -134,7 +146,8 @@ class Laboratory:
         return self.bench.examine(ExamineWork(winners=winners))
 
     def close(self) -> None:
-        self.bench.close()
+        if not self._lasting:
+            self.bench.close()
 
 
 @contextmanager
