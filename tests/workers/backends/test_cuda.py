@@ -22,8 +22,9 @@ from workers.backends.cuda.launch import (
     LateWork,
     warm_up_ns,
 )
-from workers.backends.cuda.memory import CudaBufferSets, laid_out
+from workers.backends.cuda.memory import CudaBufferSets
 from workers.backends.cuda.pinned import PinnedFiles
+from workers.backends.cuda.slab import laid_out
 from workers.backends.cuda.streams import Streams
 from workers.comparison import Expected
 from workers.devices.port import (

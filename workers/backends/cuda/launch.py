@@ -20,7 +20,8 @@ from tuner.trial import Code
 from workers.backends.cuda.attributes import driver_library, launcher
 from workers.backends.cuda.checks import Checks
 from workers.backends.cuda.driver import ON_DEVICE, Cuda, classified
-from workers.backends.cuda.memory import CudaBufferSets, Slab
+from workers.backends.cuda.memory import CudaBufferSets
+from workers.backends.cuda.slab import Slab
 from workers.backends.cuda.streams import KeptGraphs, Streams
 from workers.devices.port import DeviceFailure, LateWrite, check_launch, unobserved
 
