@@ -83,6 +83,8 @@ class Oracle:
         self._pool = CasePool(self._make, lambda shape: total_elements(prep.arguments[shape]))
         self._running = threading.RLock()
         self._notes: dict[str, None] = {}
+        self._magnitudes: dict[str, float] = {}
+        """Of outputs in the first case."""
         prep.python_fill = self.python_fill
 
     @property
@@ -267,14 +269,21 @@ class Oracle:
         An absolute tolerance in the spec is meant for the first case, a default one for numbers
         around 1: outputs of larger magnitude may have larger errors.
         """
-        unit = 1.0
-        if argument.name in self._given:
-            first = (self._timed[0], FIRST)
-            case = None if (shape, spec) == first else self.case(*first)
-            known = case.wants[argument.name] if isinstance(case, VerificationCase) else want
-            unit = magnitude(known)
-        growth = magnitude(want) / unit if unit and is_float(argument.dtype) else 1.0
+        growth = 1.0
+        given, first = argument.name in self._given, (self._timed[0], FIRST)
+        if is_float(argument.dtype) and not (given and (shape, spec) == first):
+            unit = self._first_magnitude(argument.name) if given else 1.0
+            growth = magnitude(want) / unit if unit else 1.0
         return output_bound(argument, growth)
+
+    def _first_magnitude(self, output: str) -> float:
+        """The magnitude of an output in the first case; 0 if the baseline gives none there."""
+        if output not in self._magnitudes:
+            case = self.case(self._timed[0], FIRST)
+            self._magnitudes[output] = (
+                magnitude(case.wants[output]) if isinstance(case, VerificationCase) else 0.0
+            )
+        return self._magnitudes[output]
 
     def _inputs(self, shape: int, spec: InputSpec) -> dict[str, NDArray[Any]]:
         """Dense contents of every ``in``, ``constant`` and ``inout`` argument."""
