@@ -6,7 +6,7 @@ checked. Knows no process and no right answer.
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -89,6 +89,15 @@ def another_burst(order: tuple[int, ...], rng: np.random.Generator) -> Burst:
     return _planned(order, rng, timed=True, checked=pick(CHECKED, rng) == 0)
 
 
+def ended_early(order: tuple[int, ...], length: int) -> Burst:
+    """A burst that ends early, after a set that is inspected and before those that are left idle.
+
+    All are restored, so that a launch cannot tell that it is the last. One that leaves its work to
+    the next is found at the former, one that does the work of later ones at the latter.
+    """
+    return Burst(order[:length], inspect=order[length - 1], idle=order[length:])
+
+
 def pick(count: int, rng: np.random.Generator) -> int:
     """A uniform random index below ``count``."""
     return int(rng.integers(count))
@@ -116,13 +125,7 @@ def _checkpoints(count: int, rng: np.random.Generator) -> set[int]:
 
 
 def _short_burst(order: tuple[int, ...], rng: np.random.Generator) -> Burst:
-    """A burst that ends early, after a set that is inspected and before those that are left idle.
-
-    All are restored, so that a launch cannot tell that it is the last. One that leaves its work to
-    the next is found at the former, one that does the work of later ones at the latter.
-    """
-    length = small_number(len(order) - 1, rng)
-    return Burst(order[:length], inspect=order[length - 1], idle=order[length:], raced=True)
+    return replace(ended_early(order, small_number(len(order) - 1, rng)), raced=True)
 
 
 def _mixed_burst(order: tuple[int, ...], rng: np.random.Generator) -> Burst:
