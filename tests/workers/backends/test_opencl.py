@@ -18,9 +18,9 @@ from tuner.plan import Binary, Build
 from tuner.trial import Rejected
 from workers.backends.opencl.compiler import OpenCLCompiler
 from workers.backends.opencl.device import OpenCLDevice, open_device
-from workers.backends.opencl.memory import DeviceRegion, HostRegion, canary
 from workers.backends.opencl.native_code import has_lasting_memory
 from workers.backends.opencl.platforms import opencl_devices
+from workers.backends.opencl.regions import DeviceRegion, HostRegion, canary
 from workers.devices.port import GUARD_BYTES, DeviceFailure
 
 HEAD = "global float *out, global float *x, global float *y, int n"
@@ -160,9 +160,9 @@ def test_regions_of_either_memory_keep_their_bytes(kind: str) -> None:
     guard = canary(GUARD_BYTES, 5)
     if kind != "device":
         more = {"is_input": kind == "input", "read_only": kind == "sealed"}
-        region = HostRegion(device.cl, device.context, 1000, 4, guard, **more)
+        region = HostRegion(device.opencl, 1000, 4, guard, **more)
     else:
-        region = DeviceRegion(device.cl, device.context, device.queue, 1000, 128, guard)
+        region = DeviceRegion(device.opencl, 1000, guard)
     region.mend()
     contents = np.arange(1000, dtype=np.uint8)
     region.write(contents)
@@ -178,7 +178,7 @@ def test_regions_of_either_memory_keep_their_bytes(kind: str) -> None:
 def test_what_reads_past_an_input_crashes(size: int, align: int, read_only: bool) -> None:
     device, guard = open_device(0), canary(GUARD_BYTES, 5)
     more = {"is_input": True, "read_only": read_only}
-    region = HostRegion(device.cl, device.context, size, align, guard, **more)
+    region = HostRegion(device.opencl, size, align, guard, **more)
     region.mend()
     place = region.read().ctypes.data
     assert place % (2 * align) == align

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from tuner.device import Device
 from tuner.plan import Binary
 from workers.backends.opencl.compiler import OpenCLCompiler
 from workers.backends.opencl.device import OpenCLDevice
-from workers.backends.opencl.memory import Bytes, Region
+from workers.backends.opencl.driver import OpenCL
 from workers.backends.opencl.platforms import opencl_devices
+from workers.backends.opencl.regions import Bytes, Region
 from workers.checkers.job import Job
 from workers.checkers.tool import MAX_PRINTED, Tool, described
 
@@ -77,9 +77,9 @@ def read_oclgrind(log: str) -> tuple[str, ...] | None:
 class _Exact:
     """An OpenCL buffer without guards."""
 
-    def __init__(self, cl: Any, context: Any, queue: Any, size: int) -> None:
-        self._cl, self._queue = cl, queue
-        self.buffer = cl.Buffer(context, cl.mem_flags.READ_WRITE, size)
+    def __init__(self, opencl: OpenCL, size: int) -> None:
+        self._cl, self._queue = opencl.cl, opencl.queue
+        self.buffer = self._cl.Buffer(opencl.context, self._cl.mem_flags.READ_WRITE, size)
 
     def write(self, contents: Bytes) -> None:
         self._cl.enqueue_copy(self._queue, self.buffer, contents)
@@ -109,7 +109,7 @@ class _ExactDevice(OpenCLDevice):
         **access: bool,  # noqa: ARG002 (the checker watches all)
     ) -> Region:
         """Memory without guards."""
-        return _Exact(self.cl, self.context, self.queue, size)
+        return _Exact(self.opencl, size)
 
 
 def open_under_checker(index: int) -> Callable[[Job], None]:  # noqa: ARG001 (the checker has one)
@@ -123,7 +123,7 @@ def open_under_checker(index: int) -> Callable[[Job], None]:  # noqa: ARG001 (th
 
 def _launch(device: _ExactDevice, job: Job) -> None:
     build = replace(job.build, options=(*job.build.options, *_NO_PROMISES))
-    binary = OpenCLCompiler(device.handle).compile(build)
+    binary = OpenCLCompiler(device.opencl.handle).compile(build)
     if not isinstance(binary, Binary):
         raise SystemExit(f"does not compile for {device.device.name}: {binary.detail}")
     buffer_sets = device.stage(job.arguments, 1)

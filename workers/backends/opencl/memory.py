@@ -1,240 +1,212 @@
-"""Guarded buffers for OpenCL: guard zones at both ends, aligned to exactly what is promised.
+"""Buffer sets on an OpenCL device: restored before launches, inspected after them.
 
-On a CPU device a buffer uses host memory, so that it can have any alignment and nothing is copied.
-Elsewhere it is a part of a larger buffer, aligned to the device's base alignment.
+Outputs always go to the supervisor, which compares them.
 """
 
-import ctypes
-import mmap
 import os
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tuner.trial import Code
-from workers.devices.port import GUARD_BYTES, NOISE, DeviceFailure
+from tuner.experiment.arguments import item_bytes
+from tuner.plan import Scratch
+from workers.backends.opencl.driver import OpenCL
+from workers.backends.opencl.regions import Bytes, LocalMemory, Region, canary
+from workers.comparison import Expected
+from workers.devices.port import (
+    GUARD_BYTES,
+    Damage,
+    Inspection,
+    OtherContents,
+    OwnInputs,
+    Staged,
+    StagedBuffer,
+    StagedValue,
+)
+from workers.variations import numbers, varied
 
-Bytes = NDArray[np.uint8]
+MakeRegion = Callable[..., Region]
+"""Size, alignment and guard bytes → memory: see :class:`HostRegion`."""
 
-_PROT_NONE = 0
-_SPOILED_BYTES, _SPOILED_GROUPS = 32 << 10, 4
-_SPOILER = """
-kernel void spoil(local uint *memory, uint words, uint noise)
-{
-    for (uint i = 0; i < words; i++)
-        memory[i] = noise;
-}
-"""
-
-
-_CODES = {
-    -4: Code.OUT_OF_MEMORY,
-    -5: Code.LAUNCH_FAILED,
-    -6: Code.OUT_OF_MEMORY,
-    -53: Code.LAUNCH_FAILED,
-    -54: Code.THREADS,
-    -55: Code.THREADS,
-    -63: Code.GRID,
-}
-"""By the driver's status: allocation, resources, host memory, work dimension, sizes."""
+Regions = list[dict[str, Region]]
+"""Buffers by set and name."""
 
 
-@contextmanager
-def translated(cl: Any) -> Iterator[None]:
-    """Turn the driver's errors into device failures, by status code."""
-    try:
-        yield
-    except cl.Error as error:
-        code = _CODES.get(error.code, Code.LAUNCH_FAILED)
-        raise DeviceFailure(code, str(error)[:1000]) from error
-
-
-class Region(Protocol):
-    """``size`` bytes of device memory between two guards."""
-
-    buffer: Any
-
-    def write(self, contents: Bytes) -> None:
-        """Set the bytes between the guards."""
-
-    def fill(self, byte: int) -> None:
-        """Set every byte between the guards."""
-
-    def read(self) -> Bytes:
-        """The bytes between the guards; a view or a copy, not to be written to."""
-
-    def mend(self) -> None:
-        """Restore both guards."""
-
-    def broken(self) -> tuple[str, int] | None:
-        """The first changed guard byte, as (``front`` or ``back``, distance from the payload)."""
-
-
-def canary(length: int, seed: int) -> Bytes:
-    """Random guard bytes, which no kernel writes by chance."""
-    return np.random.default_rng(seed).integers(0, 256, length, dtype=np.uint8)
-
-
-class HostRegion:
-    """Host memory under a buffer, for CPU devices; everything around the buffer is guarded.
-
-    An ``is_input`` ends less than ``2 * align`` bytes before a page that cannot be read: reading
-    further crashes. ``read_only`` memory only :meth:`write` and :meth:`mend` open for writing.
-    """
+class OpenCLBufferSets:
+    """Buffers of one shape: ``regions[set][name]``; scratch buffers of launchables likewise."""
 
     def __init__(
         self,
-        cl: Any,
-        context: Any,
-        size: int,
-        align: int,
-        guard: Bytes,
-        *,
-        is_input: bool = False,
-        read_only: bool = False,
+        opencl: OpenCL,
+        region: MakeRegion,
+        local_memory: LocalMemory,
+        arguments: Sequence[Staged],
+        sets: int,
     ) -> None:
-        room = size + 2 * (GUARD_BYTES + 2 * align)
-        self._pages = _Pages(room, read_only=read_only) if is_input or read_only else None
-        raw = self._pages.memory if self._pages else np.empty(room, np.uint8)
-        start = raw.size - size if self._pages else GUARD_BYTES + 2 * align
-        start -= (raw.ctypes.data + start - align) % (2 * align)
-        self._payload = raw[start : start + size]
-        self._front, self._back = raw[:start], raw[start + size :]
-        self._guards = np.resize(guard, self._front.size), np.resize(guard, self._back.size)
-        flags = cl.mem_flags.READ_WRITE | cl.mem_flags.USE_HOST_PTR
-        self.buffer = cl.Buffer(context, flags, hostbuf=self._payload)
+        self._opencl, self._region, self._local_memory = opencl, region, local_memory
+        self._buffers = [a for a in arguments if isinstance(a, StagedBuffer)]
+        self._guard = canary(GUARD_BYTES, int.from_bytes(os.urandom(8), "little"))
+        self._files: dict[str, Bytes] = {}
+        self._others: dict[int, dict[str, Bytes]] = {}
+        """What sets hold in place of the files, by set and buffer."""
+        self._scratch: list[Regions] = []
+        self._poison: int | None = None
+        self.values = {
+            a.name: np.frombuffer(a.packed, np.uint8)
+            for a in arguments
+            if isinstance(a, StagedValue)
+        }
+        self.regions: Regions = [
+            {
+                b.name: region(
+                    b.size, b.align, self._guard, is_input=b.kind == "in", read_only=b.read_only
+                )
+                for b in self._buffers
+            }
+            for _ in range(sets)
+        ]
+        self.refill({b.name: b.contents for b in self._buffers if b.contents is not None})
 
-    def write(self, contents: Bytes) -> None:
-        """Set the bytes between the guards."""
-        with self._writable():
-            self._payload[:] = contents
+    @property
+    def sets(self) -> int:
+        """How many buffer sets there are."""
+        return len(self.regions)
 
-    def fill(self, byte: int) -> None:
-        """Set every byte between the guards."""
-        with self._writable():
-            self._payload[:] = byte
+    def attach(self, scratch: Sequence[Scratch]) -> Regions:
+        """Allocate scratch buffers for every set, until :meth:`detach`."""
+        made: Regions = [
+            {
+                buffer.name: self._region(
+                    max(1, buffer.elements) * item_bytes(buffer.dtype),
+                    buffer.align,
+                    self._guard,
+                )
+                for buffer in scratch
+            }
+            for _ in self.regions
+        ]
+        for region in (region for regions in made for region in regions.values()):
+            region.mend()
+        self._scratch.append(made)
+        return made
 
-    def read(self) -> Bytes:
-        """The bytes between the guards."""
-        return self._payload
+    def detach(self, made: Regions) -> None:
+        """Free scratch buffers. Safe to call twice."""
+        self._scratch = [other for other in self._scratch if other is not made]
 
-    def mend(self) -> None:
-        """Restore both guards."""
-        with self._writable():
-            self._front[:], self._back[:] = self._guards
+    def refill(self, contents: Mapping[str, str]) -> None:
+        """Write new contents into every set and restore the guards."""
+        self._others = {}
+        for name, path in contents.items():
+            self._files[name] = np.fromfile(path, np.uint8)
+        with self._opencl.translated():
+            for regions in (one for group in (self.regions, *self._scratch) for one in group):
+                for name, region in regions.items():
+                    region.mend()
+                    if name in self._files:
+                        region.write(self._files[name])
 
-    def broken(self) -> tuple[str, int] | None:
-        """The first changed guard byte, if any."""
-        return first_break((self._front, self._back), self._guards)
-
-    def _writable(self) -> AbstractContextManager[None]:
-        return self._pages.writable() if self._pages else nullcontext()
-
-
-class _Pages:
-    """Whole pages of memory before one that cannot be read.
-
-    With ``read_only`` they can be written within :meth:`writable` only.
-    """
-
-    def __init__(self, size: int, *, read_only: bool) -> None:
-        self._length = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
-        self._mapped = mmap.mmap(-1, self._length + mmap.PAGESIZE)
-        self.memory: Bytes = np.frombuffer(self._mapped, np.uint8)[: self._length]
-        self._read_only = read_only
-        self._protect = ctypes.CDLL(None, use_errno=True).mprotect
-        self._allow(_PROT_NONE, self._length, mmap.PAGESIZE)
-
-    @contextmanager
-    def writable(self) -> Iterator[None]:
-        """Open the pages for writing."""
-        if not self._read_only:
-            yield
-            return
-        self._allow(mmap.PROT_READ | mmap.PROT_WRITE, 0, self._length)
-        try:
-            yield
-        finally:
-            self._allow(mmap.PROT_READ, 0, self._length)
-
-    def _allow(self, access: int, start: int, length: int) -> None:
-        place = ctypes.c_void_p(self.memory.ctypes.data + start)
-        if self._protect(place, ctypes.c_size_t(length), access):
-            raise MemoryError(f"mprotect: {os.strerror(ctypes.get_errno())}")
-
-
-class DeviceRegion:
-    """A part of a device buffer, for devices with memory of their own."""
-
-    def __init__(
-        self, cl: Any, context: Any, queue: Any, size: int, base_align: int, guard: Bytes
+    def restore(
+        self,
+        sets: Sequence[int],
+        poison: int | None,
+        other: OtherContents | OwnInputs | None = None,
     ) -> None:
-        self._cl, self._queue, self._guard, self._size = cl, queue, guard, size
-        self._start = -(-GUARD_BYTES // base_align) * base_align
-        self._arena = cl.Buffer(context, cl.mem_flags.READ_WRITE, self._start + size + GUARD_BYTES)
-        self.buffer = self._arena.get_sub_region(self._start, size)
+        """Restore ``inout`` buffers, poison ``out`` and scratch ones, and local memory."""
+        self._poison = poison
+        with self._opencl.translated():
+            self._opencl.queue.finish()
+            self._local_memory.spoil()
+            self._exchange(sets, other)
+            for index in set(sets):
+                for buffer in self._buffers:
+                    if buffer.kind == "inout":
+                        self.regions[index][buffer.name].write(self._held(index, buffer.name))
+                if poison is not None:
+                    for _, region in self._poisoned(index):
+                        region.fill(poison)
 
-    def write(self, contents: Bytes) -> None:
-        """Set the bytes between the guards."""
-        self._copy_in(self._start, contents)
+    def inspect(self, set_index: int, expected: Mapping[str, Expected]) -> Inspection:  # noqa: ARG002 (compared by the supervisor)
+        """Check guards and inputs, and return the outputs."""
+        regions = self.regions[set_index]
+        with self._opencl.translated():
+            outputs = {
+                buffer.name: regions[buffer.name].read().tobytes()
+                for buffer in self._buffers
+                if buffer.kind in ("out", "inout")
+            }
+            return Inspection(damage=self._damage(set_index), outputs=outputs, comparisons={})
 
-    def fill(self, byte: int) -> None:
-        """Set every byte between the guards."""
-        pattern = np.uint8(byte)
-        self._cl.enqueue_fill_buffer(self._queue, self._arena, pattern, self._start, self._size)
+    def touched(self, sets: Sequence[int]) -> Damage | None:
+        """The first change to these sets since :meth:`restore`."""
+        assert self._poison is not None
+        with self._opencl.translated():
+            for index in sets:
+                if damage := self._damage(index):
+                    return replace(damage, where="idle")
+                held: list[tuple[str, Region, Bytes | int]] = [
+                    (name, region, self._poison) for name, region in self._poisoned(index)
+                ]
+                held += [
+                    (b.name, self.regions[index][b.name], self._held(index, b.name))
+                    for b in self._buffers
+                    if b.kind == "inout"
+                ]
+                for name, region, before in held:
+                    wrong = np.flatnonzero(region.read() != before)
+                    if wrong.size:
+                        return Damage(argument=name, where="idle", offset=int(wrong[0]))
+        return None
 
-    def read(self) -> Bytes:
-        """The bytes between the guards."""
-        return self._copy_out(self._start, self._size)
+    def release(self) -> None:
+        """Free every buffer."""
+        self.regions.clear()
+        self._scratch.clear()
+        self._files.clear()
 
-    def mend(self) -> None:
-        """Restore both guards."""
-        self._copy_in(self._start - GUARD_BYTES, self._guard)
-        self._copy_in(self._start + self._size, self._guard)
+    def _held(self, index: int, name: str) -> Bytes:
+        """What a buffer of a set holds before a launch."""
+        return self._others.get(index, {}).get(name, self._files[name])
 
-    def broken(self) -> tuple[str, int] | None:
-        """The first changed guard byte, if any."""
-        front = self._copy_out(self._start - GUARD_BYTES, GUARD_BYTES)
-        back = self._copy_out(self._start + self._size, GUARD_BYTES)
-        return first_break((front, back), (self._guard, self._guard))
+    def _exchange(self, sets: Sequence[int], other: OtherContents | OwnInputs | None) -> None:
+        """End the other contents of sets, and write those that they hold now."""
+        before, self._others = self._others, {}
+        for index, name in ((index, name) for index, held in before.items() for name in held):
+            self.regions[index][name].write(self._files[name])
+        if isinstance(other, OtherContents):
+            held = {name: np.fromfile(path, np.uint8) for name, path in other.contents.items()}
+            self._others = {other.set_index: held}
+        elif other is not None:
+            for buffer in (buffer for buffer in self._buffers if buffer.varies):
+                found = numbers(buffer, other, self.sets)
+                for index in sets:
+                    contents = varied(self._files[buffer.name], buffer, found[index])
+                    self._others.setdefault(index, {})[buffer.name] = contents
+        for index, held in self._others.items():
+            for name, contents in held.items():
+                self.regions[index][name].write(contents)
 
-    def _copy_in(self, offset: int, contents: Bytes) -> None:
-        self._cl.enqueue_copy(self._queue, self._arena, contents, dst_offset=offset)
+    def _poisoned(self, index: int) -> Iterator[tuple[str, Region]]:
+        """The buffers of a set that are poisoned."""
+        for buffer in self._buffers:
+            if buffer.kind in ("out", "scratch"):
+                yield buffer.name, self.regions[index][buffer.name]
+        for scratch in self._scratch:
+            yield from scratch[index].items()
 
-    def _copy_out(self, offset: int, size: int) -> Bytes:
-        host = np.empty(size, np.uint8)
-        self._cl.enqueue_copy(self._queue, host, self._arena, src_offset=offset)
-        return host
-
-
-class LocalMemory:
-    """Fills local memory with noise, different each time.
-
-    A kernel that counts on zeros, or on what an earlier launch left there, goes wrong.
-    """
-
-    def __init__(self, cl: Any, context: Any, queue: Any, units: int) -> None:
-        self._cl, self._queue, self._groups = cl, queue, (_SPOILED_GROUPS * units,)
-        self._kernel = cl.Kernel(cl.Program(context, _SPOILER).build(), "spoil")
-        self._noise = NOISE
-
-    def spoil(self) -> None:
-        """Fill it, and wait for that."""
-        cl, words = self._cl, np.uint32(_SPOILED_BYTES // 4)
-        self._noise += 1
-        self._kernel.set_args(cl.LocalMemory(_SPOILED_BYTES), words, np.uint32(self._noise))
-        cl.enqueue_nd_range_kernel(self._queue, self._kernel, self._groups, (1,))
-        self._queue.finish()
-
-
-def first_break(found: tuple[Bytes, Bytes], guards: tuple[Bytes, Bytes]) -> tuple[str, int] | None:
-    """The changed guard byte nearest to the payload, front before back; distances count from 1."""
-    for where, part, guard in zip(("front", "back"), found, guards, strict=True):
-        wrong = np.flatnonzero(part != guard)
-        if wrong.size:
-            nearest = part.size - int(wrong[-1]) if where == "front" else int(wrong[0]) + 1
-            return where, nearest
-    return None
+    def _damage(self, index: int) -> Damage | None:
+        regions = self.regions[index]
+        scratch = [item for group in self._scratch for item in group[index].items()]
+        for name, region in (*regions.items(), *scratch):
+            if (broken := region.broken()) is not None:
+                where: Literal["front", "back"] = "front" if broken[0] == "front" else "back"
+                return Damage(argument=name, where=where, offset=broken[1])
+        for buffer in self._buffers:
+            if buffer.kind in ("in", "constant"):
+                held = self._held(index, buffer.name)
+                wrong = np.flatnonzero(regions[buffer.name].read() != held)
+                if wrong.size:
+                    return Damage(argument=buffer.name, where="input", offset=int(wrong[0]))
+        return None

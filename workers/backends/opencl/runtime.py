@@ -10,7 +10,7 @@ from tuner.device import Device
 from tuner.errors import EnvironmentProblem, SpecError
 from tuner.experiment.arguments import spanned
 from tuner.plan import Binary, KernelStep, MemsetStep
-from workers.backends.opencl.memory import translated
+from workers.backends.opencl.driver import translated
 from workers.backends.opencl.platforms import described
 from workers.elements import dtype_name
 from workers.loader.port import ArrayView, BoundCell
