@@ -423,6 +423,19 @@ def test_hot_timing_stays_on_one_set(monkeypatch) -> None:
     assert {each.order for each in seen} == {(0,)}
 
 
+@pytest.mark.parametrize("sets", [1, 2, 16])
+def test_a_kernel_meets_known_inputs_again_before_a_burst_on_them_counts(
+    timing, monkeypatch, sets
+) -> None:
+    """A processor that met other inputs since has to learn which way branches go."""
+    rotation = Rotation(sets=sets, warmup=1, bursts=1)
+    monkeypatch.setattr(timing.session, "_order", lambda *_: (rotation, tuple(range(sets))))
+    asked = recorded(monkeypatch)
+    timing.session.time_burst(timing.baseline, timing.case)
+    assert sum(len(burst.order) for burst in asked[:-1]) >= 3
+    assert {burst.order for burst in asked} == {tuple(range(sets))}
+
+
 def vitals(*throttled: str) -> Vitals:
     return Vitals(
         sm_mhz=1980, memory_mhz=2619, watts=300.0, celsius=50, throttled=throttled, others=0
