@@ -54,6 +54,7 @@ class ArrayComparison:
 
     ``index`` is the worst element's place in the C-ordered array; ``error`` its distance divided by
     its bound (infinite where one side is not finite); with ``failures`` 0 it is the largest of all.
+    ``first`` is the first failing element's place, -1 if none fails.
     ``poisoned`` counts the elements that still hold the poison in every byte, ``unwritten`` the
     failing ones among them.
     """
@@ -62,6 +63,7 @@ class ArrayComparison:
     unwritten: int
     poisoned: int
     index: int
+    first: int
     got: float
     want: float
     error: float
@@ -105,6 +107,7 @@ def compare(
         if groups is not None:
             misplaced = groups[0][order] != groups[1][other]
     worst, place, failures, unwritten, poisoned = -1.0, 0, 0, 0, 0
+    first = -1
     for start in range(0, got.size, _CHUNK):
         here = slice(start, start + _CHUNK)
         part, goal = got[here], want[here]
@@ -117,7 +120,12 @@ def compare(
         if largest is not None:
             np.maximum(largest[here], errors, out=largest[here])
         wrong = ~(errors <= 1.0)
-        failures += int(np.count_nonzero(wrong))
+        failing = int(np.count_nonzero(wrong))
+        failures += failing
+        if failing and (order is not None or first < 0):
+            places = np.flatnonzero(wrong) + start
+            earliest = int(places[0] if order is None else order[places].min())
+            first = earliest if first < 0 else min(first, earliest)
         if poison is not None:
             untouched = holding(part, poison)
             poisoned += int(np.count_nonzero(untouched))
@@ -130,6 +138,7 @@ def compare(
         unwritten=unwritten,
         poisoned=poisoned,
         index=place if order is None else int(order[place]),
+        first=first,
         got=float(got[place]),
         want=float(want[place]),
         error=worst,

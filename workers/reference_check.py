@@ -20,7 +20,7 @@ from workers.comparison import Expected, compare
 from workers.elements import is_float
 from workers.groups import groups
 from workers.inputs import fill, stream
-from workers.integrity.launch_checks import element_name
+from workers.integrity.launch_checks import element_name, first_element
 from workers.reference import ReferenceProcess, reference_outputs
 
 
@@ -84,7 +84,7 @@ def reference_problem(
             return (
                 f"{case.label}: the kernel made {seen.got:.6g} of {place}, the reference makes "
                 f"{seen.want:.6g}; {seen.failures} of {argument.elements} elements differ by more "
-                f"than rtol {bound.rtol:g}, atol {bound.atol:.3g}"
+                f"than rtol {bound.rtol:g}, atol {bound.atol:.3g}{first_element(argument, seen)}"
             )
     return None
 

@@ -136,6 +136,23 @@ def test_the_worst_unordered_element_is_named_by_its_own_place() -> None:
     assert (found.index, found.got, found.want) == (0, 9, 3)
 
 
+def test_the_first_failing_element_is_named_beside_the_worst() -> None:
+    want = np.zeros(200_000)  # several chunks
+    got = np.zeros(want.size, np.float32)
+    assert compare(got, want, expected()).first == -1
+    got[[70_000, 150_000, 199_999]] = 1, 3, 2
+    found = compare(got, want, expected())
+    assert (found.index, found.first) == (150_000, 70_000)
+    got[7] = NAN
+    assert compare(got, want, expected()).first == 7
+
+
+def test_the_first_unordered_element_is_the_first_by_place() -> None:
+    got = np.array([9, 1, 2, 8], np.float32)
+    found = compare(got, np.array([1.0, 2.0, 3.0, 4.0]), expected("unordered"))
+    assert (found.failures, found.index, found.first) == (2, 3, 0)
+
+
 @pytest.mark.parametrize("name", ["float8_e4m3", "float8_e5m2"])
 def test_eight_bit_floats_are_compared_as_numbers(name) -> None:
     every = np.arange(256, dtype=np.uint8).view(numpy_dtype(name))

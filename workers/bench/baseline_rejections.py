@@ -11,7 +11,7 @@ from tuner.experiment.arguments import ResolvedArgument
 from tuner.trial import Code, Rejected, Stage
 from workers.comparison import ArrayComparison, Expected
 from workers.elements import from_storage, holding, is_float, numpy_dtype
-from workers.integrity.launch_checks import element_name
+from workers.integrity.launch_checks import element_name, first_element
 
 POISONS = (0xFF, 0x7F)
 """What outputs hold before each of the baseline's two runs."""
@@ -85,7 +85,7 @@ def disagreement(argument: ResolvedArgument, found: ArrayComparison, own: Expect
         Code.ROUNDING if _is_rounding(argument, found, own) else Code.DISAGREES,
         f"the baseline disagrees with its reference: {place} is {found.got:.6g}, "
         f"expected {found.want:.6g} ({_excess(found.error)}{found.failures} of "
-        f"{argument.elements} elements; {_bound(argument, own)})",
+        f"{argument.elements} elements{first_element(argument, found)}; {_bound(argument, own)})",
     )
 
 

@@ -209,7 +209,18 @@ def _wrong(
     detail = f"{place} is {found.got:.{digits}g} instead of {found.want:.{digits}g}"
     if np.isfinite(found.error):
         detail += f", {found.error:.3g} times the bound"
-    return DeviceFailure(Code.WRONG_RESULT, f"{detail}; {count} wrong; {case.label}")
+    count += f" wrong{first_element(argument, found)}"
+    return DeviceFailure(Code.WRONG_RESULT, f"{detail}; {count}; {case.label}")
+
+
+def first_element(argument: ResolvedArgument, found: ArrayComparison) -> str:
+    """``, the first out[3, 17]`` where the first failing element is not the worst, or nothing.
+
+    The worst may be anywhere; the first tells where a kernel begins to go wrong.
+    """
+    if found.first == found.index:
+        return ""
+    return f", the first {element_name(argument, found.first)}"
 
 
 def element_name(argument: ResolvedArgument, index: int) -> str:

@@ -278,12 +278,13 @@ class FakeDriver:
         bounds = view(own, count, "f8") if own else None
         found = compare(got, goal, expected, None if poison < 0 else poison, bounds=bounds)
         rows = view(worst, grid[0], WORST)
-        rows[:] = np.array((-1.0, 0, 0, 1 << 62, 0, 0, 0), WORST)
+        rows[:] = np.array((-1.0, 0, 0, 1 << 62, count, 0, 0, 0), WORST)
         rows[-1] = (
             found.error,
             found.got,
             found.want,
             found.index,
+            found.first if found.failures else count,
             found.failures,
             found.unwritten,
             found.poisoned,

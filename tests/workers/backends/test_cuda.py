@@ -659,11 +659,16 @@ def test_arguments_point_at_their_values():
 
 def test_the_first_of_equally_bad_elements_is_reported():
     rows = np.array(
-        [(0.5, 1, 1, 3, 0, 0, 0), (math.inf, 2, 3, 90, 4, 1, 3), (math.inf, 5, 6, 7, 2, 2, 2)],
+        [
+            (0.5, 1, 1, 3, 128, 0, 0, 0),
+            (math.inf, 2, 3, 90, 4, 4, 1, 3),
+            (math.inf, 5, 6, 7, 6, 2, 2, 2),
+        ],
         WORST,
     )
     found = worst_of(rows)
-    assert (found.index, found.got, found.failures) == (7, 5.0, 6)
+    assert (found.index, found.first, found.got, found.failures) == (7, 4, 5.0, 6)
+    assert worst_of(rows[:1]).first == -1
     assert (found.unwritten, found.poisoned) == (3, 5)
 
 

@@ -27,7 +27,7 @@ def test_an_error_of_the_size_of_rounding_is_told_from_a_gross_one(
     bound = atol + rtol * abs(want)
     error = abs(got - want) / bound if bound and got == got else float("inf")
     found = ArrayComparison(
-        failures=1, unwritten=0, poisoned=0, index=0, got=got, want=want, error=error
+        failures=1, unwritten=0, poisoned=0, index=0, first=0, got=got, want=want, error=error
     )
     own = Expected(path="", dtype=dtype, mode="close", rtol=rtol, atol=atol)
     rejection = disagreement(

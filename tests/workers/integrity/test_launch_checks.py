@@ -62,6 +62,14 @@ def test_a_wrong_element_is_named_with_what_was_expected() -> None:
     assert "1 of 12 elements wrong; first seed" in failure.detail
 
 
+def test_the_first_wrong_element_is_named_beside_the_worst() -> None:
+    wrong = WANT.copy()
+    wrong[0, 2], wrong[2, 1] = 2.5, 700
+    detail = verdict(seen(wrong)).detail
+    assert detail.startswith("out[2, 1] is 700 instead of 6, ")
+    assert "2 of 12 elements wrong, the first out[0, 2]; first seed" in detail
+
+
 def test_elements_that_still_hold_the_poison_were_not_written() -> None:
     partly = np.asarray(WANT, np.float32)
     partly[2] = np.full(4, 0xFFFFFFFF, np.uint32).view(np.float32)
@@ -84,7 +92,7 @@ def test_damage_comes_before_wrong_values() -> None:
 
 def test_a_device_may_have_compared_already() -> None:
     found = ArrayComparison(
-        failures=2, unwritten=0, poisoned=0, index=5, got=1.0, want=2.0, error=9.0
+        failures=2, unwritten=0, poisoned=0, index=5, first=5, got=1.0, want=2.0, error=9.0
     )
     inspection = Inspection(damage=None, outputs={}, comparisons={"out": found})
     assert "out[1, 1] is 1 instead of 2, 9 times the bound;" in verdict(inspection).detail
@@ -92,7 +100,7 @@ def test_a_device_may_have_compared_already() -> None:
 
 def test_where_there_is_no_bound_none_is_named() -> None:
     found = ArrayComparison(
-        failures=1, unwritten=0, poisoned=0, index=5, got=1234567.0, want=2.0, error=np.inf
+        failures=1, unwritten=0, poisoned=0, index=5, first=5, got=1234567.0, want=2.0, error=np.inf
     )
     inspection = Inspection(damage=None, outputs={}, comparisons={"out": found})
     failure = verdict(inspection, replace(argument(), dtype="int32"))

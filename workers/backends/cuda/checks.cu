@@ -129,6 +129,7 @@ struct Worst {
   double got;
   double want;
   Int index;
+  Int first;  // of the failing elements; count where none fails
   Int failures;
   Int unwritten;
   Int poisoned;
@@ -335,6 +336,7 @@ __device__ void merge(Worst& into, const Worst& other) {
   into.failures += other.failures;
   into.unwritten += other.unwritten;
   into.poisoned += other.poisoned;
+  into.first = min(into.first, other.first);
   if (other.error > into.error || (other.error == into.error && other.index < into.index)) {
     into.error = other.error;
     into.got = other.got;
@@ -349,7 +351,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
             Int count, int mode, double rtol, double atol, double ulp, const double* bounds, int poison,
             Worst* worst) {
   __shared__ Worst shared[THREADS];
-  Worst own = {-1.0, 0.0, 0.0, 0x7fffffffffffffffll, 0, 0, 0};
+  Worst own = {-1.0, 0.0, 0.0, 0x7fffffffffffffffll, count, 0, 0, 0};
   const Int stride = Int(gridDim.x) * THREADS;
   for (Int i = Int(blockIdx.x) * THREADS + threadIdx.x; i < count; i += stride) {
     const Value x = value(got, i, got_type);
@@ -358,6 +360,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     const double error = error_of(x, r, got_type, mode, rtol, atol, ulp, limit);
     const bool wrong = !(error <= 1.0);
     own.failures += wrong;
+    if (wrong) own.first = min(own.first, i);
     if (poison >= 0) {
       const int bytes = bytes_of(got_type);
       bool untouched = true;

@@ -60,6 +60,7 @@ WORST = np.dtype(
         ("got", "f8"),
         ("want", "f8"),
         ("index", "i8"),
+        ("first", "i8"),
         ("failures", "i8"),
         ("unwritten", "i8"),
         ("poisoned", "i8"),
@@ -113,11 +114,13 @@ def worst_of(blocks: np.ndarray[Any, Any]) -> ArrayComparison:
     """Combine the results of all blocks; the first of equal errors counts."""
     leading = blocks[blocks["error"] == blocks["error"].max()]
     first = leading[np.argmin(leading["index"])]
+    failures = int(blocks["failures"].sum())
     return ArrayComparison(
-        failures=int(blocks["failures"].sum()),
+        failures=failures,
         unwritten=int(blocks["unwritten"].sum()),
         poisoned=int(blocks["poisoned"].sum()),
         index=int(first["index"]),
+        first=int(blocks["first"].min()) if failures else -1,
         got=float(first["got"]),
         want=float(first["want"]),
         error=float(first["error"]),
