@@ -236,7 +236,7 @@ def quoted(text: str, language: str = "", limit: int = _QUOTED_LENGTH) -> str:
     return fenced(shortened(scrubbed(text), limit), language)
 
 
-def inline(text: str, limit: int = 300) -> str:
+def inline(text: str, limit: int = 1000) -> str:
     """Foreign text as one line without backticks."""
     line = " ".join(scrubbed(text).replace("`", "'").split())
     return " ".join(shortened(line, limit).split())

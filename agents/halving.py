@@ -80,8 +80,8 @@ def round_experiment(
     used_device_seconds: float,
     rounds_left: int,
     confirming: float = 0.0,
-) -> Experiment | None:
-    """The experiment with one round's share of the remaining budget; ``None`` if it is used up.
+) -> Experiment | str:
+    """The experiment with one round's share of the remaining budget, or why none is left.
 
     ``rounds_left`` counts this round too. A round searches for as many seconds as ``confirming``
     takes, at least, though fewer rounds then fit; only the first may exceed the budget for it.
@@ -90,14 +90,21 @@ def round_experiment(
     trials = -(-(search.trials - used_trials) // rounds_left)
     left, least = search.seconds - used_seconds, LEAST_SECONDS + 2 * confirming
     if used_trials and confirming and left < least:
-        return None
+        return (
+            f"{max(0.0, left):.0f} of {search.seconds:g} s are left for a round, which takes about "
+            f"{least:.0f} s; begin a run with more --seconds"
+        )
     seconds = max(left / rounds_left, min(left, least))
     if device is not None:
         device = (device - used_device_seconds) / rounds_left
     if not used_trials:
         seconds = max(seconds, LEAST_SECONDS)
-    if trials < 1 or seconds <= 0 or (device is not None and device <= 0):
-        return None
+    if trials < 1:
+        return f"all {search.trials} trials are done; begin a run with more --trials"
+    if seconds <= 0:
+        return f"all {search.seconds:g} s are over; begin a run with more --seconds"
+    if device is not None and device <= 0:
+        return f"all {search.device_seconds:g} s of devices are used; raise search.device_seconds"
     share = replace(search, trials=trials, seconds=seconds, device_seconds=device)
     return replace(experiment, search=share)
 

@@ -90,8 +90,7 @@ class Round:
 
     async def run(self) -> RoundsState:
         """Take the round's steps; return the state after it."""
-        if self._share() is None:
-            raise RoundStopped("search")
+        self._share()
         try:
             suggestion, drafts = await self._plan_and_draft()
         except RoundStopped as stop:
@@ -234,9 +233,13 @@ class Round:
 
         return await self._steps.take(step, ADMISSIONS, act)
 
-    def _share(self) -> Experiment | None:
-        """The experiment with this round's share of the budget, if any is left."""
-        return round_experiment(
+    def _share(self) -> Experiment:
+        """The experiment with this round's share of the budget.
+
+        Raises:
+            RoundStopped: too little is left.
+        """
+        share = round_experiment(
             self._task.experiment,
             used_trials=self.state.trials,
             used_seconds=self._evaluator.committed(self.state.search_seconds),
@@ -244,11 +247,12 @@ class Round:
             rounds_left=self._task.agents.rounds - self._number + 1,
             confirming=self._evaluator.confirming(),
         )
+        if isinstance(share, str):
+            raise RoundStopped("search", f"{DETAILS['search']}: {share}")
+        return share
 
     async def _search(self, drafts: dict[int, GeneratedTemplate]) -> HalvingResult:
         experiment = self._share()
-        if experiment is None:
-            raise RoundStopped("search")
         incumbents = self.state.incumbents
 
         async def search(draft: int, rung: int, part: Experiment, seeds: Seeds) -> Verdict:

@@ -18,8 +18,6 @@ MOST_DIFF = 40_000
 KERNEL = "your kernel"
 """What a difference calls the baseline's source."""
 
-_LONG = 1_000
-
 
 def rounds_section(
     summary: RoundsSummary,
@@ -42,7 +40,7 @@ def rounds_section(
         parts.append(Heading(text=f"Round {past.number}: {inline(past.verdict)}"))
         pairs = [*told(past.suggestion), *measured(past)]
         if failures := rejected.get(past.number):
-            pairs.append(("rejected", inline(failures, _LONG)))
+            pairs.append(("rejected", inline(failures)))
         if (cost := costs.get(f"round {past.number}")) is not None:
             pairs.append(("models", str(cost)))
         parts.append(Facts(pairs=tuple(pairs)))
@@ -62,10 +60,10 @@ def resource_row(name: str, static: StaticProfile) -> Iterator[tuple[str, ...]]:
 
 def told(said: Suggestion) -> Iterator[tuple[str, str]]:
     """What was suggested, as terms and texts."""
-    yield "bottleneck", inline(said.bottleneck, _LONG)
-    yield "suggestion", inline(said.strategy, _LONG)
-    yield "expected", inline(said.expected_effect, _LONG)
-    yield "refuted by", inline(said.refuted_by, _LONG)
+    yield "bottleneck", inline(said.bottleneck)
+    yield "suggestion", inline(said.strategy)
+    yield "expected", inline(said.expected_effect)
+    yield "refuted by", inline(said.refuted_by)
 
 
 def measured(past: RoundSummary) -> Iterator[tuple[str, str]]:
@@ -83,7 +81,7 @@ def measured(past: RoundSummary) -> Iterator[tuple[str, str]]:
         least, most = past.roofline
         yield "roofline", f"{least:.0%} to {most:.0%} over the tune shapes"
     if text := str(past.static):
-        yield "compiled", inline(text, _LONG)
+        yield "compiled", inline(text)
 
 
 def _compared(gain: Comparison) -> str:

@@ -6,7 +6,7 @@ models nor how anything was measured.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Literal
 
@@ -14,7 +14,7 @@ from pydantic import ConfigDict, Field, TypeAdapter
 
 from agents.static_profile import UNKNOWN, StaticProfile
 from tuner.candidate import INCUMBENT
-from tuner.experiment.model import Template
+from tuner.experiment.model import ShapeBinding, Template
 from tuner.journal.facts import IncumbentEntered
 from tuner.journal.history import History
 from tuner.results.parameters import Observation, observations
@@ -168,8 +168,13 @@ VERDICTS: TypeAdapter[Verdict] = TypeAdapter(Verdict)
 MEANWHILE: TypeAdapter[Verdict | None] = TypeAdapter(Verdict | None, config=PLAIN)
 
 
-def refused(rejected: Rejected, configuration: Configuration, template: Template) -> Refused:
-    """A rejection in admission, with the source lines that its message names."""
+def refused(
+    rejected: Rejected,
+    configuration: Configuration,
+    template: Template,
+    shapes: Sequence[ShapeBinding],
+) -> Refused:
+    """A rejection in admission, with its shape and the source lines that its message names."""
     lines = template.source.text.splitlines()
     name = re.escape(template.source.name)
     numbers = sorted(
@@ -180,7 +185,8 @@ def refused(rejected: Rejected, configuration: Configuration, template: Template
         }
     )[:_LINES]
     excerpt = "".join(f"\n{number:5} | {lines[number - 1][:200]}" for number in numbers)
-    shown = f"{configuration}: {rejected.code}: {rejected.detail[:_DETAIL]}"
+    at = "" if rejected.shape is None else f" at {shapes[rejected.shape]}"
+    shown = f"{configuration}{at}: {rejected.code}: {rejected.detail[:_DETAIL]}"
     where = f"\nthe lines named:{excerpt}" if excerpt else ""
     return Refused(by=_FINDERS[rejected.stage], detail=f"{shown}{where}")
 

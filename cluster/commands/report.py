@@ -268,7 +268,7 @@ def _print_rounds(summary: RoundsSummary, rejected: Mapping[int, str], width: in
             found += f", {past.gain} {past.gain.verdict} against the incumbent"
         if (gain := past.portfolio_gain) is not None and gain != past.gain:
             found += f"; with it the portfolio is {gain} the previous one"
-        suggested = f"  {past.number}: {inline(past.suggestion.strategy, 1000)}"
+        suggested = f"  {past.number}: {inline(past.suggestion.strategy)}"
         typer.echo(hanging(suggested, width, 3))
         lines = [f"     {inline(past.verdict)}{found}"]
         if failures := rejected.get(past.number):
@@ -277,7 +277,7 @@ def _print_rounds(summary: RoundsSummary, rejected: Mapping[int, str], width: in
             least, most = past.roofline
             lines.append(f"     {100 * least:.0f} to {100 * most:.0f} % of the roofline")
         if str(past.static):
-            lines.append(f"     {inline(str(past.static), 1000)}")
+            lines.append(f"     {inline(str(past.static))}")
         typer.echo(hanging("\n".join(lines), width))
     typer.echo(f"  ended: {summary.detail}\n")
 

@@ -150,6 +150,7 @@ class EngineEvaluator:
         self, experiment: Experiment, template: Template, fleet: Fleet
     ) -> Admitted | Refused:
         device, most = fleet.device, min(MOST, CORNERS_PER_SLOT * fleet.compile_slots)
+        tune = experiment.shapes.tune
         try:
             space = await asyncio.to_thread(feasible_set, experiment, template, device)
             points = corners(space, most)
@@ -158,17 +159,17 @@ class EngineEvaluator:
         made = await self._compile(experiment, template, points)
         for point, one in zip(points, made, strict=True):
             if isinstance(one, Rejected) and one.stage is Stage.COMPILE:
-                return refused(one, point, template)
+                return refused(one, point, template, tune)
         fitting = [one for one in made if isinstance(one, Candidate)]
         if not fitting:
             worst = next(one for one in made if isinstance(one, Rejected))
-            return refused(worst, points[0], template)
+            return refused(worst, points[0], template, tune)
         middle = fitting[len(fitting) // 2]
         await self._prepare()
         work = MeasureWork(candidates=(middle,))
         for finished in await self._engine.results(self._journal, [work]):
             if isinstance(finished, TrialFinished) and isinstance(finished.outcome, Rejected):
-                return refused(finished.outcome, middle.configuration, template)
+                return refused(finished.outcome, middle.configuration, template, tune)
         return Admitted()
 
     async def search(

@@ -17,7 +17,7 @@ def test_a_refusal_quotes_the_finder_and_the_lines() -> None:
     assert template is not None
     detail = "twice.cl:4:30: error: no\ntwice.cl(2): warning\ntwice.cl:99999999: x\nother.h:1: y"
     rejected = Rejected(stage=Stage.COMPILE, code=Code.COMPILE_ERROR, detail=detail)
-    found = refused(rejected, POINT, template)
+    found = refused(rejected, POINT, template, twice().shapes.tune)
     assert found.by == "The compiler"
     assert found.detail.startswith("VEC=4 BLOCK=16: compile_error: twice.cl:4:30: error: no")
     assert found.detail.endswith(
@@ -27,12 +27,20 @@ def test_a_refusal_quotes_the_finder_and_the_lines() -> None:
     )
 
 
+def test_a_refusal_names_the_shape_on_which_it_was_seen() -> None:
+    template, shapes = twice().template, twice().shapes.tune
+    assert template is not None
+    rejected = Rejected(stage=Stage.VERIFY, code=Code.WRONG_RESULT, detail="1 is not 2", shape=1)
+    found = refused(rejected, POINT, template, shapes)
+    assert found.detail == f"VEC=4 BLOCK=16 at {shapes[1]}: wrong_result: 1 is not 2"
+
+
 @pytest.mark.parametrize("stage", list(Stage))
 def test_every_stage_has_a_finder_and_details_are_bounded(stage: Stage) -> None:
     template = twice().template
     assert template is not None
     rejected = Rejected(stage=stage, code=Code.WRONG_RESULT, detail="x" * 10**6)
-    found = refused(rejected, POINT, template)
+    found = refused(rejected, POINT, template, twice().shapes.tune)
     assert found.by
     assert len(found.detail) < 4_000
 
