@@ -77,6 +77,11 @@ def compare(
 def _finished(run: Path) -> History:
     history = history_of(result_view(run))
     if not history.confirmations:
+        if history.finished:
+            raise NothingValid(
+                f"{run} ended without a confirmed configuration: `kernelwright report {run}` says "
+                "why; compare another run"
+            )
         raise NothingValid(
             f"{run} has confirmed nothing yet: continue it with `kernelwright resume {run}`"
         )

@@ -65,7 +65,9 @@ def result_view(run_dir: Path) -> RunView:
     rounds = rounds_begun(run_dir) if summary is None else []
     if not rounds:
         why = "no round has begun its search" if summary is None else summary.detail
-        raise NothingValid(f"there is no result: {why}")
+        searched = rounds_begun(run_dir)
+        where = f"; see `kernelwright report {searched[-1]}`" if searched else ""
+        raise NothingValid(f"there is no result: {why}{where}")
     return RunView.open(rounds[-1])
 
 

@@ -8,7 +8,7 @@ from agents.rounds_summary import RoundsSummary, read_summary
 from agents.settings import agent_settings
 from cluster.commands.results import awaits_device, result_of, state_of, tried
 from cluster.runs.run_layout import searches_begun
-from tuner.errors import KernelwrightError
+from tuner.errors import KernelwrightError, NothingValid
 from tuner.journal.counts import RunCounts
 from tuner.journal.tail import JournalTail
 from tuner.report.convergence import Climb
@@ -134,7 +134,7 @@ class RunFollower:
         if state == "interrupted" and not own.written:
             state = "starting"
         if over and not self._verdict:
-            self._verdict = verdict_text(result_of(self.path)[1])
+            self._verdict = _verdict(self.path)
         numbers = [int(name) for name in searches if name.isdecimal()]
         latest = max(searches.values(), key=lambda one: one.written, default=own)
         speedup, configuration = max(
@@ -161,6 +161,14 @@ class RunFollower:
             counts=self._counts,
             summary=summary,
         )
+
+
+def _verdict(path: Path) -> str:
+    """The verdict on a run that is over: without any result, why there is none."""
+    try:
+        return verdict_text(result_of(path)[1])
+    except NothingValid as error:
+        return str(error)
 
 
 class _Followed:

@@ -89,7 +89,9 @@ def test_runs_that_cannot_be_compared_are_refused(tmp_path):
     with pytest.raises(SpecError, match="cold cache, the second with a hot one"):
         compared(one, run(tmp_path / "hot", 0.5, spec=hot))
     with pytest.raises(NothingValid, match="confirmed nothing yet: continue it with"):
-        compared(one, run(tmp_path / "begun", 0.5, processes=0))
+        compared(one, run(tmp_path / "begun", 0.5, processes=0, ended=False))
+    with pytest.raises(NothingValid, match=r"none ended without .*`kernelwright report .*none`"):
+        compared(one, run(tmp_path / "none", 0.5, processes=0))
 
 
 def test_runs_that_minimised_energy_are_compared_by_it_and_with_no_others(tmp_path, capsys):

@@ -15,6 +15,7 @@ from cluster.commands.watch import watch
 from cluster.watching.follower import RunFollower
 from cluster.watching.rounds import RoundStories
 from cluster.watching.terminal import table
+from tests.agents.test_loop import script, suggestion
 from tests.cluster.kernels import kernelwright
 from tests.cluster.test_agent_run import begin, follow
 from tests.tuner.engine.driving import GPU, experiment
@@ -79,6 +80,14 @@ def test_a_run_is_followed_from_its_first_fact_to_its_verdict(writing):
     assert picture.over
     assert "2.50" in picture.verdict
     assert "faster than the baseline" in shown(picture)
+
+
+def test_a_run_of_agents_that_ended_without_a_result_is_over(tmp_path):
+    path = begin(tmp_path / "run", script(([suggestion(stop=True)], [])))
+    follow(path)
+    picture = RunFollower(path).look()
+    assert picture.over, "a watch ends once all runs are"
+    assert picture.verdict == "there is no result: the model sees nothing left to try"
 
 
 def test_the_status_of_a_search_counts_to_now_and_to_what_its_progress_counts_to(writing, capsys):
