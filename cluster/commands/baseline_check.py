@@ -18,6 +18,7 @@ from tuner.experiment.arguments import resolve_arguments
 from tuner.experiment.model import Experiment, ShapeBinding
 from tuner.experiment.odd_shapes import every_shape, odd_shapes
 from tuner.results.notes import wrong_remedy
+from tuner.results.rejections import REMEDIES
 from tuner.trial import Code, Configuration, Infeasible, Rejected, Stage
 from workers.bench.device_bench import DeviceBench
 from workers.compilers.worker import CompileWorker
@@ -62,24 +63,27 @@ def baseline_problem(
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationTried:
-    """A configuration that was launched and compared on one shape; why it was rejected, if so."""
+    """A configuration that was launched and compared; why it was rejected, if so.
+
+    ``shapes`` are those it was tried on, or the one on which it was rejected.
+    """
 
     configuration: str
-    shape: str
+    shapes: str
     problem: str | None
 
     def __str__(self) -> str:
         if self.problem is None:
-            return f"{self.configuration} equals the baseline, at {self.shape}"
+            return f"{self.configuration} equals the baseline, at {self.shapes}"
         return (
-            f"{self.configuration} fails its checks at {self.shape}: {self.problem}. A run rejects "
-            "such a configuration and goes on"
+            f"{self.configuration} fails its checks at {self.shapes}: {self.problem}. A run "
+            "rejects such a configuration and goes on"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class BaselineTried:
-    """What the checks of the baseline found on the smallest shape and an odd one.
+    """What the checks of the baseline found on the smallest shape and one just below it.
 
     ``problem`` ends a run, too; of a ``warning`` a run makes a note, and goes on. ``configuration``
     is one that was checked too, if one was.
@@ -110,8 +114,9 @@ def try_baseline(
 ) -> BaselineTried:
     """Launch and check the baseline, and one configuration, on a device of this machine.
 
-    The baseline at the smallest shape, and at sizes just below it: there a missing bounds check
-    shows. Of the ``configurations``, the first that can be launched at the smallest shape.
+    At the smallest shape, and at sizes just below it: there a missing bounds check shows. Of the
+    ``configurations``, the first that can be launched at the smallest shape; where the baseline
+    fails at the sizes below, at the smallest shape alone.
     """
     least, *_ = by_size(experiment)
     alone = replace(experiment, shapes=replace(experiment.shapes, tune=(least,), held_out=()))
@@ -124,7 +129,7 @@ def try_baseline(
         search=replace(experiment.search, seeds=()),
         measure=replace(experiment.measure, warmup=1, repeats=3, cache="hot"),
     )
-    both = replace(small, shapes=replace(small.shapes, held_out=tuple(below)))
+    both = replace(small, shapes=replace(small.shapes, tune=(least, *below)))
     compared, backend = experiment.reference is not None, experiment.kernel.language
     with CompileWorker(device) as compiler, closing(DeviceBench(backend, index)) as bench:
         warning = None
@@ -134,13 +139,13 @@ def try_baseline(
                 f"your kernel fails its checks at {problem}; shapes.domain has this shape: "
                 f"{wrong_remedy(problem.code)}. A run goes on, with this as a note"
             )
-            shapes = str(least)
+            shapes, both = str(least), small
             problem = baseline_problem(small, device, compiler, bench)
         found = None if problem is None else str(problem)
         tried = BaselineTried(shapes, compared, found, warning)
         if problem is not None:
             return tried
-        one = _try_configuration(small, device, compiler, bench, configurations)
+        one = _try_configuration(both, device, compiler, bench, configurations)
         return replace(tried, configuration=one)
 
 
@@ -151,19 +156,26 @@ def _try_configuration(
     bench: DeviceBench,
     configurations: Sequence[Configuration],
 ) -> ConfigurationTried | None:
-    """Check the first that can be launched at the only tune shape, on a bench that is prepared."""
-    candidates, shapes = Candidates(experiment, device), experiment.shapes.tune
+    """Check the first that can be launched at the first tune shape, on a bench that is prepared.
+
+    It is checked at the others, too, if its constraints hold there.
+    """
+    candidates, tune = Candidates(experiment, device), experiment.shapes.tune
     for number, configuration in enumerate(configurations):
-        begun = candidates.begin(number, experiment.template, configuration, shapes)
+        begun = candidates.begin(number, experiment.template, configuration, tune)
         made = candidates.compile_now(compiler.compile, begun)
         if isinstance(made, Rejected) or isinstance(made.plan.cells[0], Infeasible):
             continue
-        name, shape = str(configuration), str(shapes[0])
-        say(f"running {name} at {shape}")
+        cells = zip(tune, made.plan.cells, strict=True)
+        shapes = " and ".join(str(one) for one, cell in cells if not isinstance(cell, Infeasible))
+        name = str(configuration)
+        say(f"running {name} at {shapes}")
         outcome = bench.run(made).outcome
         if isinstance(outcome, Rejected) and outcome.stage is not Stage.TIME:
-            return ConfigurationTried(name, shape, outcome.detail)
-        return ConfigurationTried(name, shape, None)  # too few launches to judge its time
+            where = shapes if outcome.shape is None else str(tune[outcome.shape])
+            problem = f"{outcome.detail}; hint: {REMEDIES[outcome.code]}"
+            return ConfigurationTried(name, where, problem)
+        return ConfigurationTried(name, shapes, None)  # too few launches to judge its time
     return None
 
 

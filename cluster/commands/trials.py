@@ -20,6 +20,7 @@ from tuner.experiment.load import load_experiment
 from tuner.experiment.model import Experiment, ShapeBinding, Template
 from tuner.plan import CellPlan
 from tuner.printable import counted
+from tuner.results.rejections import REMEDIES, baseline_rejection
 from tuner.trial import Configuration, Full, Infeasible, Measured, Outcome, Rejected, Value
 from workers.bench.device_bench import DeviceBench
 from workers.compilers.worker import CompileWorker
@@ -56,11 +57,14 @@ def trial(
         setup = BenchSetup(experiment=experiment, baseline=baseline, secret=secrets.randbits(63))
         prepared = bench.prepare(setup)
         if isinstance(prepared.result, Rejected):
-            raise NothingValid(f"the baseline was rejected: {_reason(prepared.result)}")
+            why = baseline_rejection(prepared.result, experiment)
+            raise NothingValid(f"the baseline was rejected: {_reason(why)}")
         outcome = bench.run(candidate).outcome
     _show(experiment, configuration, outcome, as_json=as_json)
     if isinstance(outcome, Rejected):
-        raise NothingValid(f"{configuration} was rejected: {_reason(outcome)}")
+        where = "" if outcome.shape is None else f" at {experiment.shapes.tune[outcome.shape]}"
+        hint = f"; hint: {REMEDIES[outcome.code]}"
+        raise NothingValid(f"{configuration} was rejected{where}: {_reason(outcome)}{hint}")
 
 
 def _runnable(what: str, made: Candidate | Rejected) -> Candidate:

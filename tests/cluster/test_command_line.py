@@ -160,6 +160,15 @@ def test_a_trial_is_reproduced_alone(tmp_path):
     assert [cell["kind"] for cell in report["cells"]] == ["full"]
 
 
+def test_a_rejected_trial_names_the_shape_and_what_to_do(tmp_path):
+    spec = write_experiment(tmp_path, family=FAMILY.replace("3.0f", "2.0f"))
+    settings = ("--set", "ITEMS=2", "--set", "BLOCK=16", "--shape", "n=99")
+    result = kernelwright("trial", spec, *settings)
+    assert result.returncode == 4
+    assert "ITEMS=2 BLOCK=16 was rejected at n=99: verify: wrong_result: out[" in result.stderr
+    assert "hint: check the template at that shape" in " ".join(result.stderr.split())
+
+
 def test_what_a_trial_says_of_its_spread_is_of_one_process(tmp_path):
     settings = ("--set", "ITEMS=2", "--set", "BLOCK=16", "--shape", "n=99")
     said = kernelwright("trial", write_experiment(tmp_path), *settings).stdout

@@ -42,35 +42,33 @@ SHOWN = 4
 """Kinds of failure that are listed separately."""
 
 _CONSTRAIN = "add a constraint that excludes them, so that the search skips them"
-_REPRODUCE = "run `kernelwright trial` with the configuration below"
-
 _BOUNDS = "check the bounds of the template's accesses"
 
 REMEDIES = {
-    Code.COMPILE_ERROR: "fix the template's source; the compiler's message is below",
+    Code.COMPILE_ERROR: "fix what the compiler names in the template's source",
     Code.COMPILE_TIMEOUT: "unroll less",
     Code.COMPILER_CRASH: "unroll less, or simplify the source",
     Code.THREADS: _CONSTRAIN,
     Code.GRID: _CONSTRAIN,
     Code.SHARED_MEMORY: _CONSTRAIN,
     Code.REGISTERS: _CONSTRAIN,
-    Code.LAUNCH_FAILED: _REPRODUCE,
+    Code.LAUNCH_FAILED: "check the template's grid, block and shared_bytes",
     Code.ILLEGAL_ADDRESS: _BOUNDS,
-    Code.TRAP: _REPRODUCE,
+    Code.TRAP: "check the template's traps, and the bounds of its accesses",
     Code.CRASH: _BOUNDS,
     Code.HANG: "check the template's loops and barriers, or what makes it so much slower",
     Code.OUT_OF_MEMORY: "use smaller shapes or less scratch memory, or unroll less",
     Code.WRONG_RESULT: "check the template at that shape (tails, barriers), or the tolerance",
     Code.DISAGREES: "correct the kernel, its reference or the tolerance",
     Code.ROUNDING: "widen the tolerance, or sum more accurately",
-    Code.SPEC_ERROR: "correct the reference or the fill that the message below names",
+    Code.SPEC_ERROR: "correct the reference or the fill that the message names",
     Code.NOT_FINITE: "give the inputs a `range` of the numbers that occur",
     Code.NOT_DETERMINISTIC: "give the output a tolerance, or compare it unordered",
     Code.NOT_WRITTEN: "launch enough blocks to cover every element",
     Code.INPUT_OVERWRITTEN: "declare the argument inout if it is meant to be written",
     Code.OUT_OF_BOUNDS: _BOUNDS,
-    Code.DEFECT: "fix the race or undefined behaviour that the message below names",
-    Code.IMPOSSIBLE_TIME: "check the experiment's cost.bytes if the message below names it",
+    Code.DEFECT: "fix the race or undefined behaviour that the message names",
+    Code.IMPOSSIBLE_TIME: "check the experiment's cost.bytes if the message names it",
     Code.SLOWER_AGAIN: "rerun on an idle machine",
     Code.WORKER_LOST: "read the worker's log; the machine may be out of memory",
 }
@@ -128,11 +126,13 @@ def advise(rejections: Sequence[Rejections], trials: int, labels: Sequence[str])
 
 
 def baseline_rejection(rejected: Rejected, experiment: Experiment) -> Rejected:
-    """A rejection of the baseline; its detail begins with the shape where it was seen, if any."""
-    if rejected.shape is None:
-        return rejected
-    where = every_shape(experiment)[rejected.shape]
-    return replace(rejected, detail=f"{where}: {rejected.detail}")
+    """A rejection of the baseline, with the shape where it was seen, if any, and the remedy."""
+    detail = rejected.detail
+    if rejected.shape is not None:
+        detail = f"{every_shape(experiment)[rejected.shape]}: {detail}"
+    if rejected.code in (Code.DISAGREES, Code.ROUNDING):  # other details name their remedy
+        detail = f"{detail}; {REMEDIES[rejected.code]}"
+    return replace(rejected, detail=detail)
 
 
 def rejections_line(history: History) -> str:

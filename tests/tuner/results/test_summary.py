@@ -23,7 +23,7 @@ from tuner.journal.facts import (
 from tuner.journal.history import History
 from tuner.report.tables import results_csv, results_jsonl, status_json
 from tuner.report.text import render, time_text
-from tuner.results.rejections import advise
+from tuner.results.rejections import advise, baseline_rejection
 from tuner.results.result import Cell
 from tuner.results.summary import summarise
 from tuner.results.verdict import outcome_text
@@ -290,6 +290,20 @@ def test_a_refused_baseline_names_the_shape_where_it_failed():
     where = f"{run.experiment.shapes.held_out[0]}: {session.history.refused.detail}"
     assert f"The baseline cannot be used: {where} (" in render(result)
     assert outcome_text(result) == f"The baseline cannot be used: {where}."
+
+
+@pytest.mark.parametrize(
+    ("code", "remedy"),
+    [
+        (Code.DISAGREES, "; correct the kernel, its reference or the tolerance"),
+        (Code.ROUNDING, "; widen the tolerance, or sum more accurately"),
+        (Code.NOT_DETERMINISTIC, ""),
+    ],
+)
+def test_a_refused_baseline_comes_with_what_to_do(code, remedy):
+    why = Rejected(stage=Stage.VERIFY, code=code, detail="1 is not 2", shape=0)
+    first = experiment().shapes.tune[0]
+    assert baseline_rejection(why, experiment()).detail == f"{first}: 1 is not 2{remedy}"
 
 
 def test_a_run_that_has_just_begun_can_be_reported():
