@@ -45,7 +45,10 @@ def draft_spec(kernel: Path, entry: str | None = None) -> str:
     traits = next((one for one in backends() if kernel.suffix in one.suffixes), None)
     if traits is None:
         suffixes = ", ".join(sorted(suffix for one in backends() for suffix in one.suffixes))
-        raise SpecError(f"{kernel}: a kernel file ends in {suffixes}")
+        raise SpecError(
+            f"{kernel}: a kernel file ends in {suffixes}; put a kernel that lies in host code into "
+            "a file of its own"
+        )
     try:
         source = read_text(kernel)
     except ValueError as error:

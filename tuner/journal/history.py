@@ -166,7 +166,8 @@ class History:
         for shape, cell in zip(shapes, cells, strict=False):
             if cell.mad_ns > SCATTER * cell.median_ns:
                 share = cell.mad_ns / cell.median_ns
-                yield f"{shape}: the baseline's own times scatter by {share:.0%}: a busy machine?"
+                said = f"{shape}: the baseline's own times scatter by {share:.0%}"
+                yield f"{said}; rerun on an idle device"
         for shape, before, now in zip(shapes, self._prior, cells, strict=False):
             moved = now.median_ns / before.median_ns
             if self.trials and max(moved, 1 / moved) > MOVED:

@@ -83,7 +83,7 @@ class Lines:
 class Grid:
     """A value for each pair of two parameters' values; ``None`` where there is none.
 
-    ``cells`` has one tuple per row.
+    ``cells`` has one tuple per row; ``cell_axis`` says what they are.
     """
 
     name: str
@@ -91,6 +91,7 @@ class Grid:
     caption: str
     x_axis: str
     y_axis: str
+    cell_axis: str
     columns: tuple[str, ...]
     rows: tuple[str, ...]
     cells: tuple[tuple[float | None, ...], ...]

@@ -163,7 +163,8 @@ def _grid(axes: Any, figure: Grid) -> None:
     cells = [[nothing if cell is None else cell for cell in row] for row in figure.cells]
     known = [cell for row in figure.cells for cell in row if cell is not None]
     middle = (min(known) + max(known)) / 2
-    axes.imshow(cells, cmap="cividis", aspect="auto")
+    image = axes.imshow(cells, cmap="cividis", aspect="auto")
+    axes.figure.colorbar(image, label=figure.cell_axis)
     for y, row in enumerate(figure.cells):
         for x, cell in enumerate(row):
             if cell is not None:

@@ -69,7 +69,7 @@ def _parameters(found: Landscape, seen: Sequence[Observation], cost: str) -> Ite
             title="Effect of each parameter's values",
             caption=f"Median {cost} over the configurations with the value, above that of the "
             "parameter's best value.",
-            axis="above the parameter's best value (%)",
+            axis=f"median {cost} above that of the best value (%)",
             series=("median",),
             rows=tuple(rows),
         )
@@ -125,6 +125,7 @@ def _grid(pair: Interaction, seen: Sequence[Observation]) -> Grid | None:
         "most on each other. Empty: not measured.",
         x_axis=pair.second,
         y_axis=pair.first,
+        cell_axis="best speedup (×)",
         columns=tuple(columns),
         rows=tuple(rows),
         cells=tuple(tuple(best.get((row, column)) for column in columns) for row in rows),

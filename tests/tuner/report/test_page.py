@@ -173,6 +173,7 @@ FIGURES = (
         caption="",
         x_axis="x",
         y_axis="y",
+        cell_axis="z",
         columns=("1", "2"),
         rows=("a",),
         cells=((1.0, None),),
