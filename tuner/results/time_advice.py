@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator
 
+from tuner.experiment.odd_shapes import odd_shapes
 from tuner.journal.history import History
 from tuner.journal.search_clock import TOLD_SECONDS
+from tuner.printable import counted
 from tuner.results.statistics import Comparison
 
 EXCEEDED = 1.1
@@ -61,7 +63,10 @@ def _untried(history: History) -> Iterator[str]:
         return
     kept, exceeded = search.seconds - spent, max(0.0, history.clock.spent - search.seconds)
     more = exceeded + history.clock.searched / tried * (most - tried)
-    left = f"then left {kept:.0f} of {search.seconds:.0f} s for confirming"
+    took, odd = history.clock.spent - spent, len(odd_shapes(history.experiment))
+    left = f"then left {kept:.0f} of {search.seconds:.0f} s for confirming, which took {took:.0f} s"
+    if odd:
+        left += f" and checks finalists on {counted(odd, 'odd shape')}"
     if kept < 1:
         left = "by when search.seconds were over"
     yield (

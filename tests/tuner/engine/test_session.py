@@ -36,6 +36,8 @@ from tuner.engine.work import (
 from tuner.errors import RunInterrupted
 from tuner.experiment.fields import Source
 from tuner.experiment.model import ConfirmSettings, Experiment, SearchSettings, Template
+from tuner.experiment.odd_shapes import odd_shapes
+from tuner.expressions import Expression
 from tuner.journal.facts import (
     BaselinePrepared,
     ConfirmationSampled,
@@ -330,16 +332,25 @@ def test_a_search_leaves_of_its_budget_what_confirming_takes():
     assert 8.0 < session.history.clock.spent < 20.0
 
 
-def test_a_search_that_left_the_rest_for_confirming_says_how_much_and_how_long_all_would_take():
-    run = Run(experiment(trials=1000, seconds=20.0), reserve=12.0)
+@pytest.mark.parametrize("domain", ["", "1 <= n"])
+def test_a_search_that_left_the_rest_for_confirming_says_how_much_and_how_long_all_would_take(
+    domain,
+):
+    spec = experiment(trials=1000, seconds=20.0)
+    if domain:
+        spec = replace(spec, shapes=replace(spec.shapes, domain=(Expression.parse(domain),)))
+    run = Run(spec, reserve=12.0)
     history = run.drive(fleet(durations=Durations(bench=1.0))).history
+    odd = f" and checks finalists on {len(odd_shapes(spec))} odd shapes" if domain else ""
     (said,) = (line for line in summarise(history).advice if "for confirming" in line)
     left = 20.0 - spent_before_confirming(run)
+    took = history.clock.spent - spent_before_confirming(run)
     tried = history.outcomes.total()
     more = history.clock.searched / tried * (SIZE - tried)
     assert said == (
         f"the search tried {tried} of at most {SIZE} configurations, then left {left:.0f} of 20 s "
-        f"for confirming: about {more:.0f} s more of --seconds would try all"
+        f"for confirming, which took {took:.0f} s{odd}: about {more:.0f} s more of --seconds would "
+        "try all"
     )
     assert 0 < left <= 12.0
     shown = render(summarise(history))
