@@ -236,22 +236,23 @@ class Indices:
         words = {word for index in self._of_array[array] for word in _WORD.findall(index)}
         return not words & self._compared.keys() - self._bounds.keys()
 
-    def factors(self, array: str) -> frozenset[str]:
-        """The names and numbers that something is multiplied by in an array's indices.
+    def factors(self, array: str) -> tuple[str, ...]:
+        """The names and numbers that something is multiplied by in an array's indices, in order.
 
-        Follows the indices' variables through their values, but only to names: a number there is
-        rather a block's size than an extent.
+        In ``(i * n + j) * m + k`` these are the inner extents, ``n`` and ``m``. Follows the
+        indices' variables through their values, but only to names: a number there is rather a
+        block's size than an extent.
         """
         indices = list(map(self._expanded, self._of_array[array]))
-        found = {self._number(word) for index in indices for word in _multiplied(index)}
+        found = [self._number(word) for index in indices for word in _multiplied(index)]
         seen: set[str] = set()
         while words := {word for index in indices for word in _WORD.findall(index)} - seen:
             seen |= words
-            values = [self._values[word] for word in words & self._values.keys()]
+            values = [self._values[word] for word in sorted(words & self._values.keys())]
             indices = [self._expanded(value) for value in values if len(value) <= _MAX_INDEX]
-            named = {self._number(word) for index in indices for word in _multiplied(index)}
-            found |= {word for word in named if word.isidentifier()}
-        return frozenset(found)
+            named = [self._number(word) for index in indices for word in _multiplied(index)]
+            found += [word for word in named if word.isidentifier()]
+        return tuple(dict.fromkeys(found))
 
     @cached_property
     def _macros(self) -> Mapping[str, tuple[Sequence[str], str]]:

@@ -238,8 +238,8 @@ class SignatureGuesses:
             if 0 < over <= (size_of(_product(shape[1:]), sizes) or 0):
                 return shape
         length = reached[elements.index(longest)]
-        strides = self.indices.factors(array)
-        order = sorted(self._symbols, key=lambda name: name in strides)
+        places = {name: place for place, name in enumerate(self.indices.factors(array))}
+        order = sorted(self._symbols, key=lambda name: places.get(name, -1))
         return extents(length, order) if length else shape
 
     @cached_property

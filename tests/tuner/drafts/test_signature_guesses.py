@@ -74,6 +74,20 @@ def test_an_index_in_a_variable_says_how_long_rows_are(tmp_path, below):
     assert draft_spec(tmp_path / "k.cl").count("shape: [ny, nx]") == 2
 
 
+def test_the_extents_of_a_permuted_array_stand_in_the_order_of_its_index(tmp_path):
+    (tmp_path / "k.cl").write_text(
+        "kernel void k(global float* y, global const float* x, int n0, int n1, int n2, int n3) {\n"
+        "  int i2 = get_global_id(0), i0 = get_global_id(1), z = get_global_id(2);\n"
+        "  int i1 = z % n1, i3 = z / n1;\n"
+        "  if (i2 < n2 && i0 < n0 && i3 < n3)\n"
+        "    y[((i3 * n1 + i1) * n0 + i0) * n2 + i2] = x[((i0 * n1 + i1) * n2 + i2) * n3 + i3];\n"
+        "}\n"
+    )
+    drafted = draft_spec(tmp_path / "k.cl")
+    assert "name: y, kind: out, dtype: float32, shape: [n3, n1, n0, n2]" in drafted
+    assert "name: x, kind: in, dtype: float32, shape: [n0, n1, n2, n3]" in drafted
+
+
 @pytest.mark.parametrize("width", ["64", "WIDTH", "get_local_size(0)"])
 def test_a_block_size_in_the_value_of_an_index_is_no_extent(tmp_path, width):
     (tmp_path / "k.cl").write_text(
