@@ -295,6 +295,17 @@ class DeviceBackendConformance:
         want = (2 if out == "out" else 1) * arrays["x"]
         assert all(self.seen(buffer_sets, index, want, tmp_path) == 0 for index in (0, 1, 2))
 
+    def test_of_an_output_only_the_part_that_is_asked_for_is_returned(
+        self, backend, arrays, tmp_path
+    ) -> None:
+        buffer_sets = self.stage(backend, tmp_path, arrays)
+        launchable = self.bind(backend, buffer_sets, "affine")
+        buffer_sets.restore([0, 1, 2], POISON)
+        launchable.burst([1])
+        whole = buffer_sets.inspect(1, {}).outputs["out"]
+        assert len(whole) == 4 * N
+        assert buffer_sets.inspect(1, {}, {"out": (40, 4 * N)}).outputs == {"out": whole[40:]}
+
     def test_a_loaded_module_starts_without_a_past(self, backend, arrays, tmp_path) -> None:
         buffer_sets = self.stage(backend, tmp_path, arrays, sets=2, out="inout")
         for _ in range(2):

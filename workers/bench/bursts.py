@@ -6,12 +6,12 @@ checked. Knows no process and no right answer.
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from workers.bench.stopping import LEAST_BURSTS
-from workers.devices.port import LateWrite, Rotation
+from workers.devices.port import LateWrite, Parts, Rotation
 
 CHECKED = 8
 """Bursts of a timing that are checked, if there are so many: one in each of as many parts.
@@ -25,6 +25,7 @@ but two of its parts; launches picked otherwise must escape eight times in a row
 class Burst:
     """Launches in one go, and the set to ``inspect`` afterwards, one that was launched on.
 
+    Of outputs in ``parts`` only those bytes are inspected.
     ``exact``: on buffers that are aligned to exactly what is promised, rather than as an allocator
     aligns. ``idle`` sets are restored too, and must not change.
     In a ``mixed`` burst the set to inspect holds other inputs than the rest; with a ``seed`` each
@@ -37,6 +38,7 @@ class Burst:
 
     order: tuple[int, ...]
     inspect: int | None = None
+    parts: Parts = field(default_factory=dict)
     idle: tuple[int, ...] = ()
     timed: bool = False
     raced: bool = False

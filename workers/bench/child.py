@@ -132,7 +132,7 @@ class _Server:
                 return self._measure_energy(request), []
             case InspectSet():
                 _, owner = self._launchables[request.launchable]
-                seen = _inspection(owner, request.inspect, {}, request.idle)
+                seen = _inspection(owner, request, {})
                 reply = SetInspected(damage=seen.damage, outputs=tuple(seen.outputs))
                 return reply, list(seen.outputs.values())
             case Release():
@@ -149,7 +149,7 @@ class _Server:
         host_ns = float(time.perf_counter_ns() - began)
         self._mark()
         vitals = self._device.vitals() if request.read_telemetry else None
-        seen = _inspection(buffer_sets, request.inspect, request.expected, request.idle)
+        seen = _inspection(buffer_sets, request, request.expected)
         changed = self._changed(request.launchable, seen) if request.changed_only else seen.outputs
         reply = BurstReply(
             times=times,
@@ -208,16 +208,13 @@ class _Server:
 
 
 def _inspection(
-    buffer_sets: BufferSets,
-    index: int | None,
-    expected: Mapping[str, Expected],
-    idle: Sequence[int],
+    buffer_sets: BufferSets, asked: RunBurst | InspectSet, expected: Mapping[str, Expected]
 ) -> Inspection:
-    """What is found in one set, and of damage in ``idle`` ones."""
-    damage = buffer_sets.touched(idle) if idle else None
-    if index is None:
+    """What is found in the set to inspect, and of damage in idle ones."""
+    damage = buffer_sets.touched(asked.idle) if asked.idle else None
+    if asked.inspect is None:
         return Inspection(damage=damage, outputs={}, comparisons={})
-    seen = buffer_sets.inspect(index, expected)
+    seen = buffer_sets.inspect(asked.inspect, expected, asked.parts)
     return replace(seen, damage=damage or seen.damage)
 
 

@@ -18,7 +18,7 @@ from tuner.journal.facts import Sample
 from workers.bench.energy import interleaved
 from workers.bench.launcher import LoadedCandidate
 from workers.bench.preparation import Preparation
-from workers.bench.recheck import compares_outside, recheck_timing
+from workers.bench.recheck import recheck_timing
 from workers.bench.session import BenchSession
 from workers.device_lock import DeviceLock
 from workers.integrity.timing_recheck import Accepted
@@ -153,7 +153,6 @@ class InterleavedTiming:
                     self.shape,
                     times[trial, False],
                     partial(self._again, trial),
-                    compared=compares_outside(self.prep, self.shape, self.rng),
                 )
             if accepted[trial, False].corrected:
                 self.session.notes[

@@ -200,6 +200,7 @@ class Launcher:
             deadline=self._deadline(loaded, shape),
             other_deadline=self._other_deadline(shape),
             inspect=burst.inspect,
+            parts=burst.parts,
             expected={} if self._prep.device.is_cpu or burst.inspect is None else expected,
             read_telemetry=read_telemetry,
             idle=burst.idle,

@@ -24,6 +24,7 @@ from workers.devices.port import (
     LateWrite,
     OtherContents,
     OwnInputs,
+    Parts,
     Rotation,
     Staged,
 )
@@ -111,7 +112,8 @@ class RunBurst:
     """Restore, launch, inspect: the one way to launch, for checks and timing alike.
 
     ``inspect`` is the set to inspect after the launches; ``idle`` ones must be as they were
-    restored, and ``decoy_sets`` are restored for nothing. Without a ``poison`` outputs keep what
+    restored, and ``decoy_sets`` are restored for nothing. Of outputs in ``parts`` only those bytes
+    are returned. Without a ``poison`` outputs keep what
     earlier launches left. Outputs that are ``expected`` are compared in the child, others are
     returned. One set may hold ``other`` contents during this burst, or each inputs of its own. With
     ``late`` the last launch finds its memory written late. With ``changed_only`` outputs that equal
@@ -130,6 +132,7 @@ class RunBurst:
     deadline: float
     other_deadline: float | None = None
     inspect: int | None = None
+    parts: Parts = field(default_factory=dict)
     expected: Mapping[str, Expected] = field(default_factory=dict)
     read_telemetry: bool = False
     idle: tuple[int, ...] = ()
@@ -180,6 +183,7 @@ class InspectSet:
     launchable: int
     inspect: int | None
     idle: tuple[int, ...]
+    parts: Parts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

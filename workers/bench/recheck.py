@@ -2,9 +2,6 @@
 
 from collections.abc import Callable
 
-import numpy as np
-
-from workers.bench.input_specs import is_large, total_elements
 from workers.bench.launcher import LoadedCandidate
 from workers.bench.preparation import Preparation
 from workers.bench.session import BenchSession
@@ -16,19 +13,6 @@ from workers.integrity.timing_recheck import (
 )
 from workers.variations import variations
 
-_COMPARED_ELEMENTS = 1 << 20
-"""Elements whose outputs may be compared outside the device for a finalist on a shape, on average,
-on a GPU."""
-
-
-def compares_outside(prep: Preparation, shape: int, rng: np.random.Generator) -> bool:
-    """Whether a recheck compares an output; many elements seldom, as it is outside the device."""
-    if prep.device.is_cpu:
-        return True
-    arguments = prep.arguments[shape]
-    share = min(0.5, _COMPARED_ELEMENTS / max(total_elements(arguments), 1))
-    return not is_large(arguments) and bool(rng.random() < share)
-
 
 def recheck_timing(
     prep: Preparation,
@@ -38,15 +22,9 @@ def recheck_timing(
     shape: int,
     samples: list[float],
     again: Callable[[], list[float]],
-    *,
-    compared: bool,
 ) -> Accepted:
-    """What to accept of a candidate's timing on a shape: see :func:`accept_or_retime`.
-
-    Where it is ``compared``, one of its launches on inputs of their own is checked for its answer.
-    """
+    """What to accept of a candidate's timing on a shape: see :func:`accept_or_retime`."""
     first, measure = prep.cases[shape][0], prep.measure
-    checked_by = baseline if compared else None
 
     def retime() -> list[float]:
         """Time the baseline beside it, for the time that no device reports."""
@@ -54,7 +32,7 @@ def recheck_timing(
         return again()
 
     def own() -> float:
-        return session.time_on_own_inputs(loaded, first, checked_by)
+        return session.time_on_own_inputs(loaded, first, baseline)
 
     def single(forgets: bool) -> float:
         return session.time_single_launch(loaded, first, forgets=forgets)

@@ -24,6 +24,7 @@ from workers.bench.bursts import Burst, another_burst, ended_early, pick, plan_b
 from workers.bench.deadlines import Deadlines
 from workers.bench.energy import millijoules_per_launch
 from workers.bench.launcher import Launcher, LoadedCandidate
+from workers.bench.output_parts import output_parts
 from workers.bench.preparation import Preparation
 from workers.bench.protocol import RunBurst
 from workers.bench.staged_shapes import StagedShapes, StagingKey
@@ -184,19 +185,25 @@ class BenchSession:
         self._shapes.ensure((shape, False), case.contents)
         _, order = self._order(loaded, shape, self._prep.measure.cache, self._prep.measure)
         seed = int(self._rng.integers(1 << 62))
+        parts = output_parts(self._prep.arguments[shape], self._rng) if checked_by else {}
+        told = {name: part.bytes for name, part in parts.items()}
         if self._prep.device.is_cpu:
             length = 1 + pick(max(1, len(order) - 1), self._rng)
-            burst = replace(ended_early(order, length), seed=seed)
+            burst = replace(ended_early(order, length), seed=seed, parts=told)
         else:
-            burst = Burst(order, inspect=order[pick(len(order), self._rng)], seed=seed)
+            inspect = order[pick(len(order), self._rng)]
+            burst = Burst(order, inspect=inspect, seed=seed, parts=told)
         if checked_by is None:
             burst = replace(burst, inspect=None, idle=())
         ((asked, seen),) = self._launcher.run(loaded, shape, [burst], {})
         if checked_by is not None and burst.inspect is not None:
-            one = Burst((burst.inspect,), inspect=burst.inspect, seed=seed)
+            one = Burst((burst.inspect,), inspect=burst.inspect, seed=seed, parts=told)
             ((_, other),) = self._launcher.run(checked_by, shape, [one], {})
+            assert seen.inspection is not None
             assert other.inspection is not None
-            self._check(agreeing(case, other.inspection, self._named(shape)), asked, seen)
+            compared = self._named(shape) | {name: part.argument for name, part in parts.items()}
+            judged = agreeing(case, other.inspection, compared)
+            check(judged, seen.inspection, compared, asked.poison)
         return statistics.median(seen.times)
 
     def time(

@@ -166,7 +166,7 @@ class Supervisor:
             yield from self._together(requests, slowest_ns)
             return
         for one in requests:
-            unseen = replace(one, inspect=None, idle=(), decoy_sets=one.restored)
+            unseen = replace(one, inspect=None, idle=(), parts={}, decoy_sets=one.restored)
             (seen,) = self._together([unseen], slowest_ns)
             slowest_ns = max([slowest_ns, *seen.times])
             yield self._with_inspection(one, seen) if one.inspects else seen
@@ -268,7 +268,9 @@ class Supervisor:
 
     def _with_inspection(self, one: protocol.RunBurst, seen: BurstResult) -> BurstResult:
         """The result with the inspection that the child was not told of before."""
-        request = protocol.InspectSet(launchable=one.launchable, inspect=one.inspect, idle=one.idle)
+        request = protocol.InspectSet(
+            launchable=one.launchable, inspect=one.inspect, idle=one.idle, parts=one.parts
+        )
         reply, blobs = self._answer(protocol.SetInspected, request)
         outputs = self._outputs(reply, blobs)
         inspection = Inspection(damage=reply.damage, outputs=outputs, comparisons={})

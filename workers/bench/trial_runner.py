@@ -182,7 +182,6 @@ class TrialRunner:
             shape,
             samples,
             lambda: self._samples(loaded, shape),
-            compared=True,
         )
         return full(accepted.samples, self._prep.baseline_ns[shape])
 

@@ -12,6 +12,7 @@ inputs and outputs of one set).
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Annotated, Literal, Protocol, runtime_checkable
 
 from pydantic import Field
@@ -190,6 +191,12 @@ class EnergyReading:
     ns: Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
+Parts = Mapping[str, tuple[int, int]]
+"""Of some outputs the first byte of a part, and the one behind its last."""
+WHOLE: Parts = MappingProxyType({})
+"""All of each output."""
+
+
 def unobserved() -> None:
     """The callback of a burst whose launches the host does not time."""
 
@@ -220,12 +227,14 @@ class BufferSets(Protocol):
         device that is told before which set is inspected, no other one is then.
         """
 
-    def inspect(self, set_index: int, expected: Mapping[str, Expected]) -> Inspection:
+    def inspect(
+        self, set_index: int, expected: Mapping[str, Expected], parts: Parts = WHOLE
+    ) -> Inspection:
         """Inspect one set after a burst: guards, ``in`` bytes, outputs.
 
         A backend that compares on its device compares the outputs named in ``expected`` there, and
         scrubs the oracle's device copy before it returns; a CPU backend returns every output's
-        bytes.
+        bytes. Of outputs in ``parts`` only those bytes are returned.
         """
 
     def touched(self, sets: Sequence[int]) -> Damage | None:

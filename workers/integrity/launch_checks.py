@@ -64,8 +64,9 @@ def agreeing(
 ) -> VerificationCase:
     """A case on inputs that follow from another's; expected are outputs that a launch left.
 
-    Tolerances are doubled, since that launch may be off by as much, and are the same for all
-    elements: those with bounds of their own are other ones here.
+    Of large outputs ``arguments`` has the part that was inspected. Tolerances are doubled, since
+    that launch may be off by as much, and are the same for all elements: those with bounds of
+    their own are other ones here.
     """
     return replace(
         like,

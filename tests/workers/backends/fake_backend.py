@@ -21,10 +21,12 @@ from workers.backends import registry as adapter_registry
 from workers.backends.port import BackendAdapter, CeilingKernels
 from workers.devices.port import (
     GUARD_BYTES,
+    WHOLE,
     Damage,
     Inspection,
     OtherContents,
     OwnInputs,
+    Parts,
     Rotation,
     Staged,
     StagedBuffer,
@@ -234,7 +236,7 @@ class FakeBufferSets:
     def held(self, index: int) -> dict[str, np.ndarray]:
         return self.contents | self.mixed.get(index, {})
 
-    def inspect(self, set_index: int, expected: object) -> Inspection:
+    def inspect(self, set_index: int, expected: object, parts: Parts = WHOLE) -> Inspection:
         buffers = self.buffers[set_index]
         damage = next(filter(None, (buffers[a.name].damage(a.name) for a in self.arguments)), None)
         for a in self.arguments if damage is None else ():
@@ -244,7 +246,10 @@ class FakeBufferSets:
         outputs = [a.name for a in self.arguments if a.kind in ("out", "inout")]
         return Inspection(
             damage=damage,
-            outputs={name: buffers[name].bytes.tobytes() for name in outputs},
+            outputs={
+                name: buffers[name].bytes.tobytes()[slice(*parts.get(name, (0, None)))]
+                for name in outputs
+            },
             comparisons={},
         )
 
@@ -252,7 +257,7 @@ class FakeBufferSets:
         for index in sets:
             for a in self.arguments:
                 buffer, poison = self.buffers[index][a.name], np.uint8(self.poison)
-                wrong = np.flatnonzero(buffer.bytes != self.contents.get(a.name, poison))
+                wrong = np.flatnonzero(buffer.bytes != self.held(index).get(a.name, poison))
                 if wrong.size or buffer.damage(a.name):
                     return Damage(argument=a.name, where="idle", offset=0)
         return None

@@ -393,7 +393,7 @@ def test_a_finalist_is_rechecked_after_all_timings_and_the_recheck_counts(
 ) -> None:
     told = []
 
-    def recheck_timing(prep, session, loaded, baseline, shape, samples, again, *, compared):
+    def recheck_timing(prep, session, loaded, baseline, shape, samples, again):
         told.append((shape, len(samples)))
         return Accepted([1.0], 1.5, corrected=shape == 2)
 

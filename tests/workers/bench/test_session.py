@@ -269,6 +269,18 @@ def test_nothing_that_a_cpu_s_child_holds_while_it_launches_says_what_is_looked_
     )
 
 
+def test_on_inputs_of_its_own_some_rows_of_a_large_output_are_compared(
+    laboratory, open_timing, monkeypatch
+) -> None:
+    monkeypatch.setattr("workers.bench.output_parts.COMPARED", 100)
+    timing = open_timing()
+    session, case, baseline = timing.session, timing.case, timing.baseline
+    false = session.load(laboratory.candidate(f"{GOOD} // in part".replace("2 *", "3 *")))
+    with pytest.raises(DeviceFailure, match=r"100 of 100 elements wrong; inputs of its own"):
+        session.time_on_own_inputs(false, case, baseline)
+    assert session.time_on_own_inputs(baseline, case, baseline) > 0
+
+
 def test_on_a_gpu_launches_that_are_not_looked_at_go_along_with_the_next(
     laboratory, tmp_path, monkeypatch
 ) -> None:

@@ -14,11 +14,13 @@ from workers.backends.cuda.pinned import PinnedFiles
 from workers.backends.cuda.slab import Slab, laid_out
 from workers.comparison import Expected
 from workers.devices.port import (
+    WHOLE,
     Damage,
     DeviceFailure,
     Inspection,
     OtherContents,
     OwnInputs,
+    Parts,
     Staged,
     StagedBuffer,
     StagedValue,
@@ -162,7 +164,9 @@ class CudaBufferSets:
                     if buffer.varies:
                         self._slab.vary(sets, buffer, other)
 
-    def inspect(self, set_index: int, expected: Mapping[str, Expected]) -> Inspection:
+    def inspect(
+        self, set_index: int, expected: Mapping[str, Expected], parts: Parts = WHOLE
+    ) -> Inspection:
         """Check for damage, compare expected outputs, return those that cannot be compared here."""
         inputs = [b.name for b in self.buffers.values() if b.kind == "in"]
         outputs, comparisons = {}, {}
@@ -176,7 +180,8 @@ class CudaBufferSets:
                 wanted = expected.get(buffer.name)
                 elsewhere = wanted is None or wanted.mode not in MODES or wanted.returned
                 if wanted is None or elsewhere or not is_row_major(buffer.shape, buffer.strides):
-                    outputs[buffer.name] = self._slab.read(set_index, buffer.name)
+                    part = parts.get(buffer.name)
+                    outputs[buffer.name] = self._slab.read(set_index, buffer.name, part)
                     continue
                 self._paths.update(filter(None, (wanted.path, wanted.bounds)))
                 comparisons[buffer.name] = self._checks.compare(

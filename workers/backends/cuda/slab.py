@@ -105,10 +105,11 @@ class Slab:
         """Copy a buffer of the image to another place on the device."""
         self._cuda.runtime.memcpy(to, self._in_image(name), self.layout.sizes[name], ON_DEVICE)
 
-    def read(self, set_index: int, name: str) -> bytes:
-        """A buffer of a set."""
-        data = np.empty(self.layout.sizes[name], np.uint8)
-        place = self.address(set_index, name)
+    def read(self, set_index: int, name: str, part: tuple[int, int] | None = None) -> bytes:
+        """A buffer of a set, or a part of it."""
+        start, stop = part or (0, self.layout.sizes[name])
+        data = np.empty(stop - start, np.uint8)
+        place = self.address(set_index, name) + start
         self._cuda.runtime.memcpy(data.ctypes.data, place, data.nbytes, TO_HOST)
         return data.tobytes()
 

@@ -17,10 +17,12 @@ from workers.backends.opencl.regions import Bytes, LocalMemory, Region, canary
 from workers.comparison import Expected
 from workers.devices.port import (
     GUARD_BYTES,
+    WHOLE,
     Damage,
     Inspection,
     OtherContents,
     OwnInputs,
+    Parts,
     Staged,
     StagedBuffer,
     StagedValue,
@@ -128,14 +130,19 @@ class OpenCLBufferSets:
                     for _, region in self._poisoned(index):
                         region.fill(poison)
 
-    def inspect(self, set_index: int, expected: Mapping[str, Expected]) -> Inspection:  # noqa: ARG002 (compared by the supervisor)
+    def inspect(
+        self,
+        set_index: int,
+        expected: Mapping[str, Expected],  # noqa: ARG002 (compared by the supervisor)
+        parts: Parts = WHOLE,
+    ) -> Inspection:
         """Check guards and inputs, and return the outputs."""
         regions = self.regions[set_index]
         with self._opencl.translated():
             outputs = {
-                buffer.name: regions[buffer.name].read().tobytes()
-                for buffer in self._buffers
-                if buffer.kind in ("out", "inout")
+                b.name: regions[b.name].read()[slice(*parts.get(b.name, (0, b.size)))].tobytes()
+                for b in self._buffers
+                if b.kind in ("out", "inout")
             }
             return Inspection(damage=self._damage(set_index), outputs=outputs, comparisons={})
 

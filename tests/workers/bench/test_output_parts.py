@@ -1,0 +1,72 @@
+"""Which parts of outputs are compared: whole rows, from anywhere."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tuner.experiment.arguments import ResolvedArgument, spanned
+from tuner.experiment.contents import Keys, Unordered
+from workers.bench import output_parts as module
+from workers.bench.output_parts import output_parts
+from workers.elements import from_storage
+
+
+def output(shape, strides, **fields) -> ResolvedArgument:
+    return ResolvedArgument(
+        name="out", kind="out", dtype="float64", shape=shape, strides=strides, **fields
+    )
+
+
+@st.composite
+def outputs(draw) -> ResolvedArgument:
+    """Arrays of up to four axes in any order, with gaps between rows."""
+    shape = draw(st.lists(st.integers(1, 9), min_size=1, max_size=4))
+    strides, step = [0] * len(shape), 1
+    for axis in draw(st.permutations(range(len(shape)))):
+        strides[axis] = step
+        step = step * shape[axis] + draw(st.integers(0, 3))
+    return output(tuple(shape), tuple(strides))
+
+
+@given(argument=outputs(), most=st.integers(1, 200), seed=st.integers(0, 2**32))
+def test_a_part_holds_the_rows_that_its_bytes_hold(argument, most, seed) -> None:
+    storage = np.arange(spanned(argument.shape, argument.strides), dtype=np.float64)
+    dense = from_storage(storage.tobytes(), argument)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "COMPARED", most)
+        parts = output_parts([argument], np.random.default_rng(seed))
+    if argument.elements <= most:
+        assert not parts
+        return
+    part = parts["out"]
+    start, stop = part.bytes
+    assert 0 <= start < stop <= argument.size
+    found = from_storage(storage.tobytes()[start:stop], part.argument)
+    blocks = [
+        np.take(dense, range(first, first + found.shape[axis]), axis)
+        for axis, extent in enumerate(dense.shape)
+        for first in range(extent - found.shape[axis] + 1)
+    ]
+    assert any(np.array_equal(found, block) for block in blocks)
+    longest = int(np.argmax(np.where(np.array(dense.shape) > 1, argument.strides, -1)))
+    assert found.size <= max(most, dense.size // dense.shape[longest])
+
+
+def test_every_row_may_be_compared() -> None:
+    argument, rng = output((64, 1 << 14), (1 << 14, 1)), np.random.default_rng(3)
+    rows = module.COMPARED >> 14
+    firsts = {output_parts([argument], rng)["out"].start >> 17 for _ in range(1000)}
+    assert firsts == set(range(64 - rows + 1))
+
+
+@pytest.mark.parametrize("unordered", ["whole", "rows", Keys(key="keys")])
+def test_what_is_compared_as_a_whole_has_no_parts(unordered) -> None:
+    shape = (1 << 20,)
+    keys = ResolvedArgument(name="keys", kind="out", dtype="int32", shape=shape, strides=(1,))
+    together = output(shape, (1,), compare=Unordered(unordered=unordered))
+    parts = output_parts([keys, together], np.random.default_rng(0))
+    assert set(parts) == ({"keys"} if unordered in ("whole", "rows") else set())
+    assert math.prod(shape) > module.COMPARED
