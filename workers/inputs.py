@@ -6,7 +6,7 @@ come from the reference process.
 
 import hashlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -117,6 +117,13 @@ def flipped(
         with np.errstate(over="ignore"):
             changed[places] = fresh.astype(changed.dtype)
     return changed.reshape(contents.shape)
+
+
+def drawn_with(argument: ResolvedArgument, arguments: Sequence[ResolvedArgument]) -> str:
+    """The argument that names the random stream of this one: itself, or the first of one seed."""
+    if isinstance(argument.fill, FromPython) and argument.fill.same_seed:
+        return next(one.name for one in arguments if one.fill == argument.fill)
+    return argument.name
 
 
 def is_foreign(argument: ResolvedArgument) -> bool:

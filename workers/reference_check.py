@@ -19,7 +19,7 @@ from workers.bounds import magnitude, output_bound
 from workers.comparison import Expected, compare
 from workers.elements import is_float
 from workers.groups import groups
-from workers.inputs import fill, stream
+from workers.inputs import drawn_with, fill, stream
 from workers.integrity.launch_checks import element_name, first_element
 from workers.reference import ReferenceProcess, reference_outputs
 
@@ -51,7 +51,9 @@ def reference_seconds(experiment: Experiment, binding: ShapeBinding) -> float:
             return process.call(function.python, call)[""]
 
         inputs = {
-            argument.name: fill(argument, stream(0, argument.name), "default", python)
+            argument.name: fill(
+                argument, stream(0, drawn_with(argument, arguments)), "default", python
+            )
             for argument in arguments
             if argument.is_input
         }

@@ -132,11 +132,18 @@ class FromFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FromPython:
-    """``function(shape: dict, argument: str, seed: int) -> ndarray``, in a file by the spec."""
+    """``function(shape: dict, argument: str, seed: int) -> ndarray``, in a file by the spec.
+
+    It is called for odd shapes of the domain, too.
+    """
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
     python: FunctionName
     """The function, as `FILE.py:FUNCTION`."""
+    same_seed: bool = False
+    """Whether all arguments with this function and `same_seed` get one seed in a test case, so that
+    the arrays fit each other, such as the row pointers and the sorted columns of a sparse matrix.
+    Otherwise each has a seed of its own."""
 
 
 Fill = (

@@ -93,10 +93,6 @@ class InputSpec:
         odd = self.odd_shape and self.distribution in ("default", "outliers")
         return self.distribution == "few" or bool(odd and not is_float(argument.dtype))
 
-    def stream_key(self, argument: str) -> str:
-        """The key of an argument's random stream."""
-        return f"{argument} drawn anew" if argument == self.redraw else self.key
-
 
 FIRST = InputSpec(label="ordinary inputs")
 FLIPPED = InputSpec(label="some elements changed", flip=True)

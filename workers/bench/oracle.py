@@ -38,7 +38,7 @@ from workers.devices.port import DeviceFailure
 from workers.devices.staging import staged
 from workers.elements import dtype_name, is_float, to_storage
 from workers.groups import group_source
-from workers.inputs import PythonFill, fill, flipped, is_foreign, stream
+from workers.inputs import PythonFill, drawn_with, fill, flipped, is_foreign, stream
 from workers.integrity.launch_checks import VerificationCase, damaged, rejected
 from workers.reference import ReferencePool, reference_outputs, rounding_errors
 
@@ -288,11 +288,14 @@ class Oracle:
     def _inputs(self, shape: int, spec: InputSpec) -> dict[str, NDArray[Any]]:
         """Dense contents of every ``in``, ``constant`` and ``inout`` argument."""
         found: dict[str, NDArray[Any]] = {}
-        given_inputs = (a for a in self._arguments[shape] if a.is_input)
+        given_inputs = [a for a in self._arguments[shape] if a.is_input]
+        streams = {a.name: drawn_with(a, given_inputs) for a in given_inputs}
+        redrawn = streams.get(spec.redraw) if spec.redraw else None
         for given in sorted(given_inputs, key=lambda a: not is_foreign(a)):
             argument = not_constant(given) if spec.varied else given
-            labels = (shape, argument.name)
-            rng = stream(self._setup.secret, spec.stream_key(argument.name), *labels)
+            labels = (shape, streams[argument.name])
+            key = f"{redrawn} drawn anew" if labels[1] == redrawn else spec.key
+            rng = stream(self._setup.secret, key, *labels)
             distribution = spec.distribution if spec.spare != argument.name else "default"
             if spec.redraw == argument.name:
                 distribution = "large"

@@ -582,6 +582,40 @@ def test_an_input_that_never_changes_is_noted_if_none_like_it_can_be_made(
     assert all(one.startswith(note) for one in found)
 
 
+@pytest.mark.parametrize(("seed", "fits"), [(", same_seed: true", True), ("", False)])
+def test_arrays_of_one_function_fit_each_other_where_they_have_one_seed(
+    tmp_path, seed, fits
+) -> None:
+    """Two arrays that hold the same numbers, in another order each, in all test cases."""
+    texts = {
+        "experiment": {
+            f"{name}, kind: in, dtype: float32, shape: [n], align: 4": f"{name}, kind: in, "
+            f"dtype: float32, shape: [n], align: 4, values: {{python: reference.py:both{seed}}}"
+            for name in "xy"
+        },
+        "reference": {
+            "def affine(": "def both(shape, argument, seed):\n    import numpy as np\n"
+            "    found = np.random.default_rng(seed).standard_normal(shape['n'])\n"
+            "    return found if argument == 'x' else found[::-1]\n\n\n"
+            "def checked(x, y, **more):\n"
+            "    if (x != y[::-1]).any():\n"
+            "        raise ValueError('x and y do not fit')\n"
+            "    return affine(x=x, y=y)\n\n\n"
+            "def affine("
+        },
+    }
+    texts["experiment"]["reference: reference.py:affine"] = "reference: reference.py:checked"
+    laboratory = Laboratory(changed(tmp_path, **texts))
+    laboratory.close()
+    result = laboratory.prepared.result
+    if fits:
+        assert not isinstance(result, Rejected), result
+        assert not any("fit" in str(note) for note in laboratory.prepared.notes)
+    else:
+        assert isinstance(result, Rejected)
+        assert "x and y do not fit" in result.detail
+
+
 def counted(extra: str) -> dict[str, dict[str, str]]:
     """The affine baseline, every second launch off by ``extra``, and no reference."""
     return {
