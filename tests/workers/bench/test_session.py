@@ -276,7 +276,7 @@ def test_on_inputs_of_its_own_some_rows_of_a_large_output_are_compared(
     timing = open_timing()
     session, case, baseline = timing.session, timing.case, timing.baseline
     false = session.load(laboratory.candidate(f"{GOOD} // in part".replace("2 *", "3 *")))
-    with pytest.raises(DeviceFailure, match=r"100 of 100 elements wrong; inputs of its own"):
+    with pytest.raises(DeviceFailure, match=r"100 of 100 elements wrong.*; inputs of its own"):
         session.time_on_own_inputs(false, case, baseline)
     assert session.time_on_own_inputs(baseline, case, baseline) > 0
 
