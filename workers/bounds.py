@@ -200,7 +200,9 @@ def _spread(table: NDArray[Any], values: NDArray[Any]) -> Bounds:
 def _factors(table: NDArray[Any], axis: int, unit: float | NDArray[Any]) -> NDArray[np.float64]:
     """By how many times each column (0) or row (1) is larger than the unit; 1 if nearly alike.
 
-    Medians of numbers other than 0. A few numbers may show that they are larger, not smaller.
+    Larger by the median of numbers other than 0, smaller by their largest: behind an activation
+    most of a row may be nearly 0, and the rest as far off as in any other. A few numbers may show
+    that they are larger, not smaller.
     """
     step = -(-table.shape[axis] // _LOOKED_AT)
     some = table[::step] if axis == 0 else table[:, ::step]
@@ -210,10 +212,10 @@ def _factors(table: NDArray[Any], axis: int, unit: float | NDArray[Any]) -> NDAr
     parts[~((parts > 0) & np.isfinite(parts))] = np.nan
     parts.sort(axis=axis)  # NaN last
     counts = np.count_nonzero(~np.isnan(parts), axis=axis, keepdims=True)
-    middle = np.take_along_axis(parts, np.maximum(counts - 1, 0) // 2, axis)
-    larger = middle > _ALIKE
-    smaller = (middle < 1 / _ALIKE) & (counts >= _ENOUGH)
-    return np.where(larger | smaller, middle, 1.0)
+    last = np.maximum(counts - 1, 0)
+    middle, largest = (np.take_along_axis(parts, at, axis) for at in (last // 2, last))
+    smaller = (largest < 1 / _ALIKE) & (counts >= _ENOUGH)
+    return np.where(middle > _ALIKE, middle, np.where(smaller, largest, 1.0))
 
 
 def _largest_around(errors: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
