@@ -9,6 +9,7 @@ from tuner.experiment.constants import OtherSign, chosen_paths
 from tuner.experiment.odd_shapes import odd_shapes
 from tuner.journal.facts import ConfirmScope
 from tuner.plan import CellPlan
+from tuner.trial import Infeasible
 from workers.bench.preparation import Preparation
 from workers.constants import not_constant
 from workers.distributions import NARROWER, WIDE, Distribution
@@ -17,6 +18,8 @@ from workers.inputs import applies, stream
 
 REFERENCE_ELEMENTS = 1 << 24
 """Above so many output elements the baseline alone is the oracle."""
+_STAND_IN_ELEMENTS = 1 << 20
+"""Elements, at most, of the shape that has cases for large ones, if any is as small."""
 
 _DISTRIBUTIONS: dict[Distribution, str] = {
     "large": "large magnitudes",
@@ -139,10 +142,11 @@ def extra_specs(prep: Preparation, shape: int) -> list[InputSpec]:
 
     The second draw is on every timed shape, each other case on every second tune shape and every
     second held-out one: what a kernel makes of a distribution seldom depends on the size as well.
-    With which shape a case begins is secret, for kernels in which it does.
+    With which shape a case begins is secret, for kernels in which it does. Where all these are
+    large, an odd shape has the other cases.
     """
     arguments = prep.arguments[shape]
-    specs = _extra([a for a in arguments if a.is_input])
+    specs = others = _extra([a for a in arguments if a.is_input])
     small = [spec for spec in specs if spec.distribution == "small"]
     small = [spec for spec in small if spec.spare is not None] or small
     if is_large(arguments):
@@ -180,6 +184,8 @@ def extra_specs(prep: Preparation, shape: int) -> list[InputSpec]:
     if any(not_constant(argument) is not argument for argument in arguments):
         spec = replace(spec, label=f"{spec.label}{_VARIED}", varied=True)
     beside = [] if is_large(arguments) else _beside(prep, shape)
+    if shape == _stands_in(prep):
+        beside += others[1:]
     return [replace(one, odd_shape=str(prep.bindings[shape])) for one in (spec, *beside)]
 
 
@@ -192,6 +198,19 @@ def _beside(prep: Preparation, shape: int) -> list[InputSpec]:
         return []
     label = _DISTRIBUTIONS[distribution]
     return [InputSpec(label=label, key=label, distribution=distribution)]
+
+
+def _stands_in(prep: Preparation) -> int | None:
+    """The odd shape that has the cases of timed shapes, if all of these are large."""
+    if not all(is_large(prep.arguments[timed]) for timed in prep.timed):
+        return None
+    cells = enumerate(prep.setup.baseline.plan.cells)
+    others = {*prep.timed, *prep.constants, *(n for n, c in cells if isinstance(c, Infeasible))}
+    sizes = {n: total_elements(prep.arguments[n]) for n in prep.arguments.keys() - others}
+    few = {shape: size for shape, size in sizes.items() if size <= _STAND_IN_ELEMENTS}
+    if few:
+        return max(few, key=lambda shape: few[shape])
+    return min(sizes, key=lambda shape: sizes[shape], default=None)
 
 
 def _times_smallest(prep: Preparation, shape: int) -> float:

@@ -10,7 +10,7 @@ from tuner.experiment.load import load_experiment
 from tuner.plan import Plan
 from tuner.trial import Configuration
 from workers.backends.cuda.architectures import device_for
-from workers.bench.input_specs import extra_specs, narrower
+from workers.bench.input_specs import extra_specs, narrower, total_elements
 from workers.bench.preparation import Preparation
 
 RMSNORM = Path("deploy/experiments/fused_add_rmsnorm/cuda.yaml")
@@ -112,6 +112,26 @@ def test_large_shapes_have_the_one_case_in_which_constants_matter_most() -> None
     )
     (spec,) = extra_specs(prep, last)
     assert (spec.distribution, spec.spare) == ("small", "weight")
+
+
+def test_an_odd_shape_has_the_cases_of_timed_ones_where_all_of_these_are_large() -> None:
+    prep = prepared()
+    odd = range(prep.timed.stop, min(prep.constants))
+    cases = {spec.label for shape in prep.timed for spec in extra_specs(prep, shape)}
+    for shape in prep.timed:
+        prep.arguments[shape] = tuple(
+            replace(argument, shape=(4096, 8192)) if argument.is_buffer else argument
+            for argument in prep.arguments[shape]
+        )
+    assert {spec.label for shape in prep.timed for spec in extra_specs(prep, shape)} == {
+        "ordinary inputs, drawn again"
+    }
+    (stands_in,) = (shape for shape in odd if len(extra_specs(prep, shape)) > 2)
+    specs = extra_specs(prep, stands_in)
+    assert cases - {spec.label for spec in specs} == {"ordinary inputs, drawn again"}
+    assert {spec.odd_shape for spec in specs} == {str(prep.bindings[stands_in])}
+    sizes = {shape: total_elements(prep.arguments[shape]) for shape in odd}
+    assert sizes[stands_in] == max(size for size in sizes.values() if size <= 1 << 20)
 
 
 def test_where_the_widest_range_is_undefined_narrower_ones_follow() -> None:
