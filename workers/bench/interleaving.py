@@ -83,9 +83,7 @@ class InterleavedTiming:
 
     @property
     def _finalists(self) -> list[int]:
-        """Those whose other cases are checked and whose times are rechecked in this cache state."""
-        wanted = self.cache == self.prep.measure.cache
-        return [trial for trial in self.runners if trial != BASELINE and wanted]
+        return [trial for trial in self.runners if trial != BASELINE]
 
     @property
     def _part(self) -> Measure:
@@ -110,13 +108,13 @@ class InterleavedTiming:
         """Nanoseconds of all parts; between two of them a finalist's other cases are checked."""
         turns = [*((t, False) for t in self.runners), *((t, True) for t in self.serialised)]
         times: dict[Turn, list[float]] = {turn: [] for turn in turns}
-        check_at = {trial: self.rng.integers(self._rounds) for trial in self.runners}
+        check_at = {trial: self.rng.integers(self._rounds) for trial in self._finalists}
         for number in range(self._rounds):
             for trial, plain in (turns[at] for at in self.rng.permutation(len(turns))):
                 self.lock.pause()
                 with self.attribute(trial):
                     times[trial, plain] += self._take((trial, plain))
-                    if not plain and number == check_at[trial] and trial in self._finalists:
+                    if not plain and number == check_at.get(trial):
                         self._check_others(self.runners[trial])
         return times
 
@@ -151,6 +149,7 @@ class InterleavedTiming:
                     self.runners[trial],
                     self.runners[BASELINE],
                     self.shape,
+                    self.cache,
                     times[trial, False],
                     partial(self._again, trial),
                 )

@@ -147,24 +147,24 @@ class BenchSession:
         deque(self._checked(loaded, case, bursts), maxlen=0)
 
     def time_single_launch(
-        self, loaded: LoadedCandidate, case: VerificationCase, *, forgets: bool
+        self, loaded: LoadedCandidate, case: VerificationCase, cache: Cache, *, forgets: bool
     ) -> float:
         """Nanoseconds of one launch on a case's inputs, which it has just met several times.
 
         If it ``forgets``, the device no longer knows which way the kernel's branches went.
         """
-        self.time_burst(loaded, case)
+        self.time_burst(loaded, case, cache)
         target = next(self._shapes[case.shape, False].order)
         (found,) = self._run(loaded, case.shape, Burst((target,), forgets=forgets))
         return found
 
-    def time_burst(self, loaded: LoadedCandidate, case: VerificationCase) -> float:
+    def time_burst(self, loaded: LoadedCandidate, case: VerificationCase, cache: Cache) -> float:
         """Nanoseconds per launch of one burst of a timing on a case's inputs.
 
         After several launches on them: a processor must know which way branches go, as in a timing.
         """
         self._shapes.ensure((case.shape, False), case.contents)
-        _, order = self._order(loaded, case.shape, self._prep.measure.cache, self._prep.measure)
+        _, order = self._order(loaded, case.shape, cache, self._prep.measure)
         for _ in range(-(-_MET // len(order))):
             self._run(loaded, case.shape, Burst(order))
         return statistics.median(self._run(loaded, case.shape, Burst(order)))
@@ -173,6 +173,7 @@ class BenchSession:
         self,
         loaded: LoadedCandidate,
         case: VerificationCase,
+        cache: Cache,
         checked_by: LoadedCandidate | None = None,
     ) -> float:
         """The same on inputs that no launch has seen, and that follow from the case's.
@@ -183,7 +184,7 @@ class BenchSession:
         """
         shape = case.shape
         self._shapes.ensure((shape, False), case.contents)
-        _, order = self._order(loaded, shape, self._prep.measure.cache, self._prep.measure)
+        _, order = self._order(loaded, shape, cache, self._prep.measure)
         seed = int(self._rng.integers(1 << 62))
         parts = output_parts(self._prep.arguments[shape], self._rng) if checked_by else {}
         told = {name: part.bytes for name, part in parts.items()}

@@ -180,6 +180,7 @@ class TrialRunner:
             loaded,
             self._baseline,
             shape,
+            self._prep.measure.cache,
             samples,
             lambda: self._samples(loaded, shape),
         )

@@ -393,7 +393,7 @@ def test_a_finalist_is_rechecked_after_all_timings_and_the_recheck_counts(
 ) -> None:
     told = []
 
-    def recheck_timing(prep, session, loaded, baseline, shape, samples, again):
+    def recheck_timing(prep, session, loaded, baseline, shape, cache, samples, again):
         told.append((shape, len(samples)))
         return Accepted([1.0], 1.5, corrected=shape == 2)
 
@@ -414,9 +414,9 @@ def test_a_finalist_is_rechecked_after_all_timings_and_the_recheck_counts(
 def test_a_candidate_is_rechecked_on_inputs_of_its_own(laboratory, monkeypatch) -> None:
     real, checked = BenchSession.time_on_own_inputs, []
 
-    def slow(session, loaded, case, by=None):
+    def slow(session, loaded, case, cache, by=None):
         checked.append(by)
-        return real(session, loaded, case, by) + (1e9 if by else 0.0)
+        return real(session, loaded, case, cache, by) + (1e9 if by else 0.0)
 
     monkeypatch.setattr(BenchSession, "time_on_own_inputs", slow)
     outcome = laboratory.outcome(f"{GOOD} // is slow there")

@@ -277,8 +277,8 @@ def test_on_inputs_of_its_own_some_rows_of_a_large_output_are_compared(
     session, case, baseline = timing.session, timing.case, timing.baseline
     false = session.load(laboratory.candidate(f"{GOOD} // in part".replace("2 *", "3 *")))
     with pytest.raises(DeviceFailure, match=r"100 of 100 elements wrong.*; inputs of its own"):
-        session.time_on_own_inputs(false, case, baseline)
-    assert session.time_on_own_inputs(baseline, case, baseline) > 0
+        session.time_on_own_inputs(false, case, "cold", baseline)
+    assert session.time_on_own_inputs(baseline, case, "cold", baseline) > 0
 
 
 def test_on_a_gpu_launches_that_are_not_looked_at_go_along_with_the_next(
@@ -443,7 +443,7 @@ def test_a_kernel_meets_known_inputs_again_before_a_burst_on_them_counts(
     rotation = Rotation(sets=sets, warmup=1, bursts=1)
     monkeypatch.setattr(timing.session, "_order", lambda *_: (rotation, tuple(range(sets))))
     asked = recorded(monkeypatch)
-    timing.session.time_burst(timing.baseline, timing.case)
+    timing.session.time_burst(timing.baseline, timing.case, "cold")
     assert sum(len(burst.order) for burst in asked[:-1]) >= 3
     assert {burst.order for burst in asked} == {tuple(range(sets))}
 
