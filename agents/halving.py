@@ -80,16 +80,18 @@ def round_experiment(
     used_device_seconds: float,
     rounds_left: int,
     confirming: float = 0.0,
+    drafted: bool = False,
 ) -> Experiment | str:
     """The experiment with one round's share of the remaining budget, or why none is left.
 
     ``rounds_left`` counts this round too. A round searches for as many seconds as ``confirming``
-    takes, at least, though fewer rounds then fit; only the first may exceed the budget for it.
+    takes, at least, though fewer rounds then fit; only the first may exceed the budget for it, and
+    one whose drafts are ``drafted`` already: it uses what is left.
     """
     search, device = experiment.search, experiment.search.device_seconds
     trials = -(-(search.trials - used_trials) // rounds_left)
     left, least = search.seconds - used_seconds, LEAST_SECONDS + 2 * confirming
-    if used_trials and confirming and left < least:
+    if used_trials and confirming and left < least and not drafted:
         return (
             f"{max(0.0, left):.0f} of {search.seconds:g} s are left for a round, which takes about "
             f"{least:.0f} s; begin a run with more --seconds"

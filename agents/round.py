@@ -233,8 +233,11 @@ class Round:
 
         return await self._steps.take(step, ADMISSIONS, act)
 
-    def _share(self) -> Experiment:
+    def _share(self, *, drafted: bool = False) -> Experiment:
         """The experiment with this round's share of the budget.
+
+        Drafts that models were paid for are searched as long as there is time at all, where there
+        is no result yet.
 
         Raises:
             RoundStopped: too little is left.
@@ -246,13 +249,14 @@ class Round:
             used_device_seconds=self.state.device_seconds,
             rounds_left=self._task.agents.rounds - self._number + 1,
             confirming=self._evaluator.confirming(),
+            drafted=drafted,
         )
         if isinstance(share, str):
             raise RoundStopped("search", f"{DETAILS['search']}: {share}")
         return share
 
     async def _search(self, drafts: dict[int, GeneratedTemplate]) -> HalvingResult:
-        experiment = self._share()
+        experiment = self._share(drafted=self.state.shown is None)
         incumbents = self.state.incumbents
 
         async def search(draft: int, rung: int, part: Experiment, seeds: Seeds) -> Verdict:

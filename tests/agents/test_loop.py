@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import pytest
 
@@ -589,6 +590,41 @@ def test_a_budget_is_kept_before_a_call(limits: dict[str, object], reason: str, 
 
 def test_time_ends_it_too() -> None:
     assert run(GOOD, seconds=1.0).reason == "seconds"
+
+
+class TooLate(SimulatedEvaluator):
+    """Once the second round's draft is admitted, too little time is left for a round."""
+
+    first_is_valid = True
+
+    def committed(self, known: float) -> float:
+        return 0.0 if self._disk.admissions < 2 else plain().search.seconds - 5.0
+
+    def confirming(self) -> float:
+        return 10.0
+
+    async def search(self, round_number: int, *given: Any, **more: Any) -> Verdict:
+        wrong = round_number == 1 and not self.first_is_valid
+        self._faults = dict.fromkeys(range(1000), Fault.WRONG) if wrong else {}
+        return await super().search(round_number, *given, **more)
+
+
+@pytest.mark.parametrize("first_is_valid", [True, False])
+def test_a_draft_that_was_paid_for_is_searched_if_there_is_no_result_yet(
+    first_is_valid: bool,
+) -> None:
+    disk = Disk()
+    evaluator = TooLate(disk)
+    evaluator.first_is_valid = first_is_valid
+    transcript = script(([suggestion()], [draft(0.8)]), ([suggestion()], [draft(0.5)]))
+    ending = asyncio.run(run_rounds(task(rounds=2), Counting(transcript, disk), evaluator, disk))
+    assert ending.best is not None
+    if first_is_valid:
+        assert (ending.reason, ending.best.round) == ("search", 1)
+        assert "5 of " in ending.detail
+        assert "are left for a round" in ending.detail
+    else:
+        assert (ending.reason, ending.best.round) == ("rounds", 2)
 
 
 def test_near_the_ceiling_it_stops() -> None:
