@@ -58,7 +58,8 @@ REMEDIES = {
     Code.CRASH: _BOUNDS,
     Code.HANG: "check the template's loops and barriers, or what makes it so much slower",
     Code.OUT_OF_MEMORY: "use smaller shapes or less scratch memory, or unroll less",
-    Code.WRONG_RESULT: "check the template at that shape (tails, barriers), or the tolerance",
+    Code.WRONG_RESULT: "check the template at that shape (tails, barriers), or the tolerance; if "
+    "your application has no such values, give the inputs a `range` of those that occur",
     Code.DISAGREES: "correct the kernel, its reference or the tolerance",
     Code.ROUNDING: "widen the tolerance, or sum more accurately",
     Code.SPEC_ERROR: "correct the reference or the fill that the message names",
