@@ -187,10 +187,12 @@ class _Doubts:
 
 
 def _slowed(timed_ns: float, own_ns: float, turns: Sequence[_Turn]) -> float:
-    """How many times as long launches on inputs of their own take, divided by the baseline's."""
-    others_ns = min(turn.baseline_own_ns for turn in turns)
-    known_ns = min(turn.baseline_known_ns for turn in turns)
-    return own_ns / timed_ns / max(1.0, others_ns / known_ns)
+    """How many times as long launches on inputs of their own take, divided by the baseline's.
+
+    By the middle turn: one of its launches may be far quicker than usual.
+    """
+    others = statistics.median(turn.baseline_own_ns / turn.baseline_known_ns for turn in turns)
+    return own_ns / timed_ns / max(1.0, others)
 
 
 def _noise(turns: Sequence[_Turn], launch_ns: float, share: float) -> float:
