@@ -4,13 +4,15 @@ Whatever is compared in the supervisor is sent there first, so of a large output
 at random: a kernel that gains by leaving work out leaves out much of it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tuner.experiment.arguments import ResolvedArgument, item_bytes
 from tuner.experiment.contents import Unordered
+from workers.devices.port import DeviceFailure
 from workers.groups import group_source
 
 COMPARED = 1 << 18
@@ -19,10 +21,14 @@ COMPARED = 1 << 18
 
 @dataclass(frozen=True, slots=True)
 class OutputPart:
-    """Consecutive rows of an output as an argument of their own, and the first byte of them."""
+    """Consecutive rows of an output as an argument of their own, and the first byte of them.
+
+    ``place`` is the part in NumPy's notation, such as ``out[640:]``.
+    """
 
     argument: ResolvedArgument
     start: int
+    place: str
 
     @property
     def bytes(self) -> tuple[int, int]:
@@ -52,4 +58,17 @@ def _random_rows(argument: ResolvedArgument, rng: np.random.Generator) -> Output
     rows = max(1, COMPARED * shape[axis] // argument.elements)
     first = int(rng.integers(shape[axis] - rows + 1))
     part = replace(argument, shape=(*shape[:axis], rows, *shape[axis + 1 :]))
-    return OutputPart(part, first * strides[axis] * item_bytes(argument.dtype))
+    place = f"{argument.name}[{':, ' * axis}{first}:]"
+    return OutputPart(part, first * strides[axis] * item_bytes(argument.dtype), place)
+
+
+@contextmanager
+def within(parts: Mapping[str, OutputPart]) -> Iterator[None]:
+    """Say of a failure within which parts its indices count."""
+    try:
+        yield
+    except DeviceFailure as failure:
+        if parts:
+            places = ", ".join(part.place for part in parts.values())
+            failure.detail += f"; indices within {places}"
+        raise

@@ -24,7 +24,7 @@ from workers.bench.bursts import Burst, another_burst, ended_early, pick, plan_b
 from workers.bench.deadlines import Deadlines
 from workers.bench.energy import millijoules_per_launch
 from workers.bench.launcher import Launcher, LoadedCandidate
-from workers.bench.output_parts import output_parts
+from workers.bench.output_parts import output_parts, within
 from workers.bench.preparation import Preparation
 from workers.bench.protocol import RunBurst
 from workers.bench.staged_shapes import StagedShapes, StagingKey
@@ -204,7 +204,8 @@ class BenchSession:
             assert other.inspection is not None
             compared = self._named(shape) | {name: part.argument for name, part in parts.items()}
             judged = agreeing(case, other.inspection, compared)
-            check(judged, seen.inspection, compared, asked.poison)
+            with within(parts):
+                check(judged, seen.inspection, compared, asked.poison)
         return statistics.median(seen.times)
 
     def time(
