@@ -1,6 +1,7 @@
 """Which inputs the verification cases have: in search, and in confirmation."""
 
 import hashlib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -20,6 +21,8 @@ REFERENCE_ELEMENTS = 1 << 24
 """Above so many output elements the baseline alone is the oracle."""
 _STAND_IN_ELEMENTS = 1 << 20
 """Elements, at most, of the shape that has cases for large ones, if any is as small."""
+_POWER = 256
+"""Of powers of two above it no path is known to depend on them."""
 
 _DISTRIBUTIONS: dict[Distribution, str] = {
     "large": "large magnitudes",
@@ -201,16 +204,25 @@ def _beside(prep: Preparation, shape: int) -> list[InputSpec]:
 
 
 def _stands_in(prep: Preparation) -> int | None:
-    """The odd shape that has the cases of timed shapes, if all of these are large."""
+    """The odd shape that has the cases of timed shapes, if all of these are large.
+
+    A small one, and most like the first of them in the powers of two that its sizes are multiples
+    of: the paths of whole vectors and tiles are those that are timed.
+    """
     if not all(is_large(prep.arguments[timed]) for timed in prep.timed):
         return None
     cells = enumerate(prep.setup.baseline.plan.cells)
     others = {*prep.timed, *prep.constants, *(n for n, c in cells if isinstance(c, Infeasible))}
     sizes = {n: total_elements(prep.arguments[n]) for n in prep.arguments.keys() - others}
-    few = {shape: size for shape, size in sizes.items() if size <= _STAND_IN_ELEMENTS}
-    if few:
-        return max(few, key=lambda shape: few[shape])
-    return min(sizes, key=lambda shape: sizes[shape], default=None)
+    first = {n: v for n, v in prep.bindings[0].symbols.items() if isinstance(v, int)}
+
+    def rank(shape: int) -> tuple[bool, int, int]:
+        own = prep.bindings[shape].symbols
+        alike = math.prod(math.gcd(size, int(own[name]), _POWER) for name, size in first.items())
+        small = sizes[shape] <= _STAND_IN_ELEMENTS
+        return small, alike, sizes[shape] if small else -sizes[shape]
+
+    return max(sizes, key=rank, default=None)
 
 
 def _times_smallest(prep: Preparation, shape: int) -> float:
