@@ -23,12 +23,12 @@ COMPARED = 1 << 18
 class OutputPart:
     """Consecutive rows of an output as an argument of their own, and the first byte of them.
 
-    ``place`` is the part in NumPy's notation, such as ``out[640:]``.
+    ``place`` is the part in NumPy's notation, such as ``out[640:]``; empty for all of the output.
     """
 
     argument: ResolvedArgument
-    start: int
-    place: str
+    start: int = 0
+    place: str = ""
 
     @property
     def bytes(self) -> tuple[int, int]:
@@ -36,18 +36,25 @@ class OutputPart:
         return self.start, self.start + self.argument.size
 
 
-def output_parts(
+def compared_parts(
     arguments: Sequence[ResolvedArgument], rng: np.random.Generator
 ) -> dict[str, OutputPart]:
-    """Random parts of the outputs that are large; of those whose elements belong together none."""
-    together = {group_source(a) for a in arguments if a.is_output}
+    """What is compared of each output: all, or random rows of a large one.
+
+    One that is compared in any order has no parts: a large one is left out, but now and then.
+    """
+    outputs = [argument for argument in arguments if argument.is_output]
+    whole = {
+        a.name
+        for a in outputs
+        if a.elements <= COMPARED
+        or (isinstance(a.compare, Unordered) and rng.random() < COMPARED / a.elements)
+    }
+    whole |= {group_source(a) or a.name for a in outputs if a.name in whole}
     return {
-        a.name: _random_rows(a, rng)
-        for a in arguments
-        if a.is_output
-        and a.elements > COMPARED
-        and a.name not in together
-        and not isinstance(a.compare, Unordered)
+        a.name: OutputPart(a) if a.name in whole else _random_rows(a, rng)
+        for a in outputs
+        if a.name in whole or not isinstance(a.compare, Unordered)
     }
 
 
@@ -68,7 +75,6 @@ def within(parts: Mapping[str, OutputPart]) -> Iterator[None]:
     try:
         yield
     except DeviceFailure as failure:
-        if parts:
-            places = ", ".join(part.place for part in parts.values())
+        if places := ", ".join(part.place for part in parts.values() if part.place):
             failure.detail += f"; indices within {places}"
         raise

@@ -24,7 +24,7 @@ from workers.bench.bursts import Burst, another_burst, ended_early, pick, plan_b
 from workers.bench.deadlines import Deadlines
 from workers.bench.energy import millijoules_per_launch
 from workers.bench.launcher import Launcher, LoadedCandidate
-from workers.bench.output_parts import output_parts, within
+from workers.bench.output_parts import compared_parts, within
 from workers.bench.preparation import Preparation
 from workers.bench.protocol import RunBurst
 from workers.bench.staged_shapes import StagedShapes, StagingKey
@@ -186,8 +186,9 @@ class BenchSession:
         self._shapes.ensure((shape, False), case.contents)
         _, order = self._order(loaded, shape, cache, self._prep.measure)
         seed = int(self._rng.integers(1 << 62))
-        parts = output_parts(self._prep.arguments[shape], self._rng) if checked_by else {}
-        told = {name: part.bytes for name, part in parts.items()}
+        parts = compared_parts(self._prep.arguments[shape], self._rng)
+        outputs = (a.name for a in self._prep.arguments[shape] if a.is_output)
+        told = {name: parts[name].bytes if name in parts else (0, 0) for name in outputs}
         if self._prep.device.is_cpu:
             length = 1 + pick(max(1, len(order) - 1), self._rng)
             burst = replace(ended_early(order, length), seed=seed, parts=told)
@@ -203,7 +204,8 @@ class BenchSession:
             assert seen.inspection is not None
             assert other.inspection is not None
             compared = self._named(shape) | {name: part.argument for name, part in parts.items()}
-            judged = agreeing(case, other.inspection, compared)
+            of_parts = {name: one for name, one in case.expected.items() if name in parts}
+            judged = agreeing(replace(case, expected=of_parts), other.inspection, compared)
             with within(parts):
                 check(judged, seen.inspection, compared, asked.poison)
         return statistics.median(seen.times)

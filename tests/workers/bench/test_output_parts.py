@@ -1,7 +1,5 @@
 """Which parts of outputs are compared: whole rows, from anywhere."""
 
-import math
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,7 +8,7 @@ from hypothesis import strategies as st
 from tuner.experiment.arguments import ResolvedArgument, spanned
 from tuner.experiment.contents import Keys, Unordered
 from workers.bench import output_parts as module
-from workers.bench.output_parts import output_parts
+from workers.bench.output_parts import OutputPart, compared_parts
 from workers.elements import from_storage
 
 
@@ -37,11 +35,10 @@ def test_a_part_holds_the_rows_that_its_bytes_hold(argument, most, seed) -> None
     dense = from_storage(storage.tobytes(), argument)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "COMPARED", most)
-        parts = output_parts([argument], np.random.default_rng(seed))
+        part = compared_parts([argument], np.random.default_rng(seed))["out"]
     if argument.elements <= most:
-        assert not parts
+        assert part == OutputPart(argument)
         return
-    part = parts["out"]
     start, stop = part.bytes
     assert 0 <= start < stop <= argument.size
     found = from_storage(storage.tobytes()[start:stop], part.argument)
@@ -58,15 +55,20 @@ def test_a_part_holds_the_rows_that_its_bytes_hold(argument, most, seed) -> None
 def test_every_row_may_be_compared() -> None:
     argument, rng = output((64, 1 << 14), (1 << 14, 1)), np.random.default_rng(3)
     rows = module.COMPARED >> 14
-    firsts = {output_parts([argument], rng)["out"].start >> 17 for _ in range(1000)}
+    firsts = {compared_parts([argument], rng)["out"].start >> 17 for _ in range(1000)}
     assert firsts == set(range(64 - rows + 1))
 
 
 @pytest.mark.parametrize("unordered", ["whole", "rows", Keys(key="keys")])
-def test_what_is_compared_as_a_whole_has_no_parts(unordered) -> None:
-    shape = (1 << 20,)
+def test_what_is_compared_in_any_order_is_compared_as_a_whole_or_not_at_all(unordered) -> None:
+    shape = (4 * module.COMPARED,)
     keys = ResolvedArgument(name="keys", kind="out", dtype="int32", shape=shape, strides=(1,))
     together = output(shape, (1,), compare=Unordered(unordered=unordered))
-    parts = output_parts([keys, together], np.random.default_rng(0))
-    assert set(parts) == ({"keys"} if unordered in ("whole", "rows") else set())
-    assert math.prod(shape) > module.COMPARED
+    rng = np.random.default_rng(0)
+    found = [compared_parts([keys, together], rng) for _ in range(400)]
+    with_all = [parts for parts in found if "out" in parts]
+    assert 60 < len(with_all) < 140, "a quarter of the times"
+    assert all(parts["out"] == OutputPart(together) for parts in with_all)
+    keyed = isinstance(unordered, Keys)
+    assert all((parts["keys"] == OutputPart(keys)) == keyed for parts in with_all)
+    assert all(parts["keys"] != OutputPart(keys) for parts in found if "out" not in parts)
