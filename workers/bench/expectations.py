@@ -33,6 +33,8 @@ SPREADS = 4.0
 """How many times the largest error of a baseline that varies a candidate may err."""
 _SMALL_ERROR = 1 / SPREADS
 """An error, in bounds, that widens none."""
+_NEAR = 0.5
+"""An error, in bounds, that other inputs may double."""
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -42,13 +44,14 @@ class Expectation:
     """The oracle of an output: ``want``, and a tolerance without paths.
 
     ``bounds`` counts instead where elements have bounds of their own. ``varies``: the baseline
-    does, from run to run.
+    does, from run to run. ``near``: it errs by much of the bound that the spec gives.
     """
 
     want: NDArray[Any]
     tolerance: Expected
     bounds: NDArray[Any] | None
     varies: bool
+    near: bool
 
 
 class BaselineRuns:
@@ -128,7 +131,8 @@ class BaselineRuns:
             errors = each.reshape(want.shape)
         times = SPREADS if noise else BASELINE_ERRORS
         own, bounds = widened(own, bounds, want, errors * times)
-        return Expectation(want=want, tolerance=own, bounds=bounds, varies=bool(noise))
+        near = error.error > _NEAR
+        return Expectation(want=want, tolerance=own, bounds=bounds, varies=bool(noise), near=near)
 
     def _different(self, argument: ResolvedArgument) -> Iterator[Arrays]:
         """The first run, and those in which an output differs from it."""

@@ -231,6 +231,11 @@ class Oracle:
                 continue
             if found.varies:
                 notes.append(f"{argument.name}: the baseline varies between runs; bound widened")
+            if found.near:
+                notes.append(
+                    f"{argument.name}: the baseline itself errs by more than half of its "
+                    "`tolerance`, and on other inputs by more than it allows, perhaps: allow more"
+                )
             expected[argument.name] = self._kept(name, argument, found)
         return OracleRecord(contents=contents, expected=expected, notes=tuple(notes))
 

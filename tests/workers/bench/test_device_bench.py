@@ -633,6 +633,20 @@ def test_a_baseline_that_varies_a_little_widens_its_bound(tmp_path) -> None:
     assert any("varies between runs" in note for note in laboratory.prepared.notes)
 
 
+@pytest.mark.parametrize(("off", "near"), [(0.03, False), (0.08, True)])
+def test_a_baseline_that_errs_by_most_of_its_tolerance_has_a_note(tmp_path, off, near) -> None:
+    tolerant = TOLERANT.replace("100", "0.1")
+    texts = {
+        "experiment": {"shape: [n], align: 4}\n  - {name: x": tolerant},
+        "reference": {"2 * x + y": f"2 * x + y + {off}"},
+    }
+    laboratory = Laboratory(changed(tmp_path, **texts))
+    laboratory.close()
+    assert not isinstance(laboratory.prepared.result, Rejected)
+    notes = [note for note in laboratory.prepared.notes if "allow more" in str(note)]
+    assert len(notes) == near
+
+
 def test_what_lies_between_strided_elements_is_no_result_that_varies(tmp_path) -> None:
     texts = {
         "affine": {"out[i] = fma": "out[2 * i] = fma"},
