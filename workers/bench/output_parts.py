@@ -4,6 +4,7 @@ Whatever is compared in the supervisor is sent there first, so of a large output
 at random: a kernel that gains by leaving work out leaves out much of it.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -16,7 +17,7 @@ from workers.devices.port import DeviceFailure
 from workers.groups import group_source
 
 COMPARED = 1 << 18
-"""Elements of a part, or a row if that has more."""
+"""Elements of a part, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +60,25 @@ def compared_parts(
 
 
 def _random_rows(argument: ResolvedArgument, rng: np.random.Generator) -> OutputPart:
-    """Rows along the axis whose steps are the longest, so that no others lie between them."""
-    shape, strides = argument.shape, argument.strides
-    axis = max(range(len(shape)), key=lambda one: (shape[one] > 1, strides[one]))
-    rows = max(1, COMPARED * shape[axis] // argument.elements)
-    first = int(rng.integers(shape[axis] - rows + 1))
-    part = replace(argument, shape=(*shape[:axis], rows, *shape[axis + 1 :]))
-    place = f"{argument.name}[{':, ' * axis}{first}:]"
-    return OutputPart(part, first * strides[axis] * item_bytes(argument.dtype), place)
+    """Rows along the axis whose steps are the longest, so that no others lie between them.
+
+    Where one row is too large, rows within a random one, and so on.
+    """
+    shape, start, firsts = list(argument.shape), 0, [""] * len(argument.shape)
+    longest = sorted(zip(argument.strides, range(len(shape)), strict=True), reverse=True)
+    for step, axis in longest:
+        elements, extent = math.prod(shape), shape[axis]
+        if elements <= COMPARED:
+            break
+        shape[axis] = max(1, COMPARED * extent // elements)
+        first = int(rng.integers(extent - shape[axis] + 1))
+        start += first * step
+        firsts[axis] = str(first)
+    while not firsts[-1]:
+        firsts.pop()
+    place = f"{argument.name}[{', '.join(f'{first}:' for first in firsts)}]"
+    part = replace(argument, shape=tuple(shape))
+    return OutputPart(part, start * item_bytes(argument.dtype), place)
 
 
 @contextmanager
