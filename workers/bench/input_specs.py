@@ -146,7 +146,7 @@ def extra_specs(prep: Preparation, shape: int) -> list[InputSpec]:
     The second draw is on every timed shape, each other case on every second tune shape and every
     second held-out one: what a kernel makes of a distribution seldom depends on the size as well.
     With which shape a case begins is secret, for kernels in which it does. Where all these are
-    large, an odd shape has the other cases.
+    large, an odd shape that is not has the other cases.
     """
     arguments = prep.arguments[shape]
     specs = others = _extra([a for a in arguments if a.is_input])
@@ -204,7 +204,7 @@ def _beside(prep: Preparation, shape: int) -> list[InputSpec]:
 
 
 def _stands_in(prep: Preparation) -> int | None:
-    """The odd shape that has the cases of timed shapes, if all of these are large.
+    """The odd shape that has the cases of timed shapes, if all of these are large and it is not.
 
     A small one, and most like the first of them in the powers of two that its sizes are multiples
     of: the paths of whole vectors and tiles are those that are timed.
@@ -213,14 +213,15 @@ def _stands_in(prep: Preparation) -> int | None:
         return None
     cells = enumerate(prep.setup.baseline.plan.cells)
     others = {*prep.timed, *prep.constants, *(n for n, c in cells if isinstance(c, Infeasible))}
-    sizes = {n: total_elements(prep.arguments[n]) for n in prep.arguments.keys() - others}
+    small = {n: a for n, a in prep.arguments.items() if n not in others and not is_large(a)}
+    sizes = {n: total_elements(arguments) for n, arguments in small.items()}
     first = {n: v for n, v in prep.bindings[0].symbols.items() if isinstance(v, int)}
 
     def rank(shape: int) -> tuple[bool, int, int]:
         own = prep.bindings[shape].symbols
         alike = math.prod(math.gcd(size, int(own[name]), _POWER) for name, size in first.items())
-        small = sizes[shape] <= _STAND_IN_ELEMENTS
-        return small, alike, sizes[shape] if small else -sizes[shape]
+        few = sizes[shape] <= _STAND_IN_ELEMENTS
+        return few, alike, sizes[shape] if few else -sizes[shape]
 
     return max(sizes, key=rank, default=None)
 

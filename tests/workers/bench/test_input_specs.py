@@ -1,6 +1,7 @@
 """Which further test cases finalists have on which shape."""
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -114,15 +115,19 @@ def test_large_shapes_have_the_one_case_in_which_constants_matter_most() -> None
     assert (spec.distribution, spec.spare) == ("small", "weight")
 
 
-def test_an_odd_shape_has_the_cases_of_timed_ones_where_all_of_these_are_large() -> None:
-    prep = prepared()
-    odd = range(prep.timed.stop, min(prep.constants))
-    cases = {spec.label for shape in prep.timed for spec in extra_specs(prep, shape)}
-    for shape in prep.timed:
+def enlarge(prep: Preparation, shapes: Iterable[int]) -> None:
+    for shape in shapes:
         prep.arguments[shape] = tuple(
             replace(argument, shape=(4096, 8192)) if argument.is_buffer else argument
             for argument in prep.arguments[shape]
         )
+
+
+def test_an_odd_shape_has_the_cases_of_timed_ones_where_all_of_these_are_large() -> None:
+    prep = prepared()
+    odd = range(prep.timed.stop, min(prep.constants))
+    cases = {spec.label for shape in prep.timed for spec in extra_specs(prep, shape)}
+    enlarge(prep, prep.timed)
     assert {spec.label for shape in prep.timed for spec in extra_specs(prep, shape)} == {
         "ordinary inputs, drawn again"
     }
@@ -132,6 +137,13 @@ def test_an_odd_shape_has_the_cases_of_timed_ones_where_all_of_these_are_large()
     assert {spec.odd_shape for spec in specs} == {str(prep.bindings[stands_in])}
     assert total_elements(prep.arguments[stands_in]) <= 1 << 20
     assert prep.bindings[stands_in].symbols["d"] % 128 == 0, "the vectors of the tune shapes"
+
+
+def test_no_odd_shape_has_the_cases_of_timed_ones_where_it_is_large_too() -> None:
+    prep = prepared()
+    odd = range(prep.timed.stop, min(prep.constants))
+    enlarge(prep, prep.arguments)
+    assert {len(extra_specs(prep, shape)) for shape in odd} == {1}
 
 
 def test_where_the_widest_range_is_undefined_narrower_ones_follow() -> None:
