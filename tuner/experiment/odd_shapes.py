@@ -18,6 +18,7 @@ from tuner.experiment.odd_sizes import (
     REACH,
     WORD,
     at_remainder,
+    end_of_domain,
     enlarged,
     few_values,
     first_inside,
@@ -82,9 +83,9 @@ def odd_shapes(experiment: Experiment) -> tuple[ShapeBinding, ...]:
     - each size alone: at the values above, tiny too, at remainders 1, 2, 4, 6 and 8 modulo 32, at
       one and three whole tiles (larger ones where they divide a tune size, which a template's
       constraint may ask for), at three times the longest, and at every value if there are few
-      up to 64; the others are a tune shape's, of each combination of types in turn, or small where
-      three times as much would be too much; of several sizes with few values, all but one are at
-      their least, too;
+      up to 64, or at the last of them if it makes no array larger (a radius); the others are a tune
+      shape's, of each combination of types in turn, or small where three times as much would be too
+      much; of several sizes with few values, all but one are at their least, too;
     - each size that the domain allows to be nonpositive (a padding, a shift): at 0, also beside
       sizes just below, at -1, negated, and far below.
 
@@ -142,7 +143,7 @@ def _odd_shapes(experiment: Experiment) -> tuple[ShapeBinding, ...]:
                 alone += _alone(experiment, light, name, [size])
             alone += _alone(experiment, light, name, [times * max(tune) for times in _TIMES])
         choices = few_values(experiment, beside, name)
-        for choice in choices:
+        for choice in choices or end_of_domain(experiment, beside, name):
             alone += _alone(experiment, beside, name, [choice])
             if base[name] in choices:
                 alone += _alone(experiment, around.below, name, [choice])
@@ -308,12 +309,15 @@ def _equal(
 def _product(
     experiment: Experiment, base: Mapping[str, Value], names: Sequence[str]
 ) -> list[dict[str, Value]]:
-    """``base`` with two sizes whose product exceeds 16 bits, if they are sizes of one array."""
+    """``base`` with two sizes whose product exceeds 16 bits, or at least signed ones.
+
+    If they are sizes of one array.
+    """
     one, two = names
     first = ((raised(experiment, base, one, size), other) for size, other in PRODUCTS)
     both = (raised(experiment, shape, two, other) for shape, other in first if shape)
     found = _fitting(experiment, base, (shape for shape in both if shape))
-    return [shape for shape in found if elements(experiment, shape) > WORD]
+    return [shape for shape in found if elements(experiment, shape) > WORD // 2]
 
 
 def _proportional(

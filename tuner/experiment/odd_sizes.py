@@ -22,16 +22,19 @@ WORD = 1 << 16
 """What an index of 16 bits does not reach."""
 PRODUCTS = tuple(
     pair
-    for size in (257 * 6**power // 5**power for power in range(20))
-    for other in (WORD // size + 1,)
+    for word, root in ((WORD, 257), (WORD // 2, 182))
+    for size in (root * 6**power // 5**power for power in range(20))
+    for other in (word // size + 1,)
     for pair in ((size, other), (other, size))
 )
-"""Two sizes with a product that is just larger, most alike first: a domain may bound one."""
+"""Two sizes with a product that is just larger, most alike first: a domain may bound one. Then those
+just beyond what signed numbers of 16 bits reach: a domain may end at 256 times 256."""
 _LARGE_TILES = (512, 1024, 2048, 4096)
 """Elements that blocks with several for each thread take at a time."""
 _CHOICES, _CHOICES_END = 8, 65
 """A size of which so few values below the end are in the domain (a stride, a width) has each alone,
-since a kernel may have a path for each."""
+since a kernel may have a path for each; of one with more, such as a radius, the last fits in some
+counters and private arrays alone."""
 
 
 def smaller_sizes(value: Value, step: int = 1) -> list[int]:
@@ -79,6 +82,14 @@ def few_values(experiment: Experiment, base: Mapping[str, Value], name: str) -> 
     """The values of a size up to the end, if they are few."""
     found = [n for n in range(1, _CHOICES_END) if inside(experiment, {**base, name: n})]
     return found if len(found) <= _CHOICES else []
+
+
+def end_of_domain(experiment: Experiment, base: Mapping[str, Value], name: str) -> list[int]:
+    """The largest value of a size that makes no array larger, if the domain ends so early."""
+    fits = [n for n in range(1, 2 * _CHOICES_END) if inside(experiment, {**base, name: n})]
+    last = {**base, name: max(fits, default=0)}
+    neutral = elements(experiment, last) == elements(experiment, base)
+    return fits[-1:] if int(last[name]) < _CHOICES_END and neutral else []
 
 
 def raised(

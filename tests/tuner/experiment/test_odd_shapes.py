@@ -1,6 +1,8 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from tuner.experiment.load import load_experiment
 from tuner.experiment.odd_shapes import odd_shapes
 
@@ -75,14 +77,15 @@ def test_without_a_domain_there_are_none() -> None:
     assert odd_shapes(experiment) == ()
 
 
-def test_what_makes_no_argument_larger_is_not_far_larger(tmp_path) -> None:
+@pytest.mark.parametrize(("end", "largest"), [(1000, 768), (20, 20), (60, 60), (100, 96)])
+def test_what_makes_no_argument_larger_is_not_far_larger(tmp_path, end, largest) -> None:
     text = Path("tests/exploits/experiments/affine/experiment.yaml").read_text()
-    text = text.replace("domain: [", 'domain: ["1 <= steps", ')
+    text = text.replace("domain: [", f'domain: ["1 <= steps", "steps <= {end}", ')
     (tmp_path / "experiment.yaml").write_text(re.sub(r"({n: \d+)}", r"\1, steps: 3}", text))
     for name in ("affine.cl", "reference.py"):
         (tmp_path / name).write_text(Path(f"tests/exploits/experiments/affine/{name}").read_text())
     found = odd_shapes(load_experiment(tmp_path / "experiment.yaml"))
-    assert max(shape.symbols["steps"] for shape in found) == 768
+    assert max(shape.symbols["steps"] for shape in found) == largest
 
 
 def test_what_is_larger_than_any_other_costs_little(tmp_path) -> None:
@@ -173,6 +176,11 @@ def test_a_product_of_two_sizes_of_an_array_exceeds_sixteen_bits(tmp_path) -> No
     assert not any(one["m"] == 257 and one["n"] == 256 for one in found), "m is far above"
     unlike = gemm(tmp_path, end='b <= 9999", "n <= 150')
     assert {**least, "n": 148, "k": 444, "lda": 444} in unlike
+
+
+def test_a_product_exceeds_signed_numbers_where_the_domain_ends_before() -> None:
+    experiment = load_experiment(Path("tests/exploits/experiments/product/experiment.yaml"))
+    assert {"m": 182, "n": 181, "k": 1} in [shape.symbols for shape in odd_shapes(experiment)]
 
 
 def test_a_size_is_three_of_each_large_tile_that_divides_a_tune_size(tmp_path) -> None:
