@@ -27,8 +27,9 @@ PRODUCTS = tuple(
     for other in (word // size + 1,)
     for pair in ((size, other), (other, size))
 )
-"""Two sizes with a product that is just larger, most alike first: a domain may bound one. Then those
-just beyond what signed numbers of 16 bits reach: a domain may end at 256 times 256."""
+"""Two sizes with a product that is just larger, most alike first: a domain may bound one.
+
+Then those just beyond what signed numbers of 16 bits reach: a domain may end at 256 times 256."""
 _LARGE_TILES = (512, 1024, 2048, 4096)
 """Elements that blocks with several for each thread take at a time."""
 _CHOICES, _CHOICES_END = 8, 65
@@ -87,9 +88,10 @@ def few_values(experiment: Experiment, base: Mapping[str, Value], name: str) -> 
 def end_of_domain(experiment: Experiment, base: Mapping[str, Value], name: str) -> list[int]:
     """The largest value of a size that makes no array larger, if the domain ends so early."""
     fits = [n for n in range(1, 2 * _CHOICES_END) if inside(experiment, {**base, name: n})]
-    last = {**base, name: max(fits, default=0)}
-    neutral = elements(experiment, last) == elements(experiment, base)
-    return fits[-1:] if int(last[name]) < _CHOICES_END and neutral else []
+    if not fits or fits[-1] >= _CHOICES_END:
+        return []
+    last = {**base, name: fits[-1]}
+    return fits[-1:] if elements(experiment, last) == elements(experiment, base) else []
 
 
 def raised(
