@@ -50,7 +50,7 @@ def unchecked() -> Iterator[None]:
         unseen = [replace(one, inspect=None, idle=()) for one in bursts]
         return run(launcher, loaded, shape, unseen, {}, **more)
 
-    def trust(prep, session, loaded, baseline, shape, samples, *others, **more):
+    def trust(prep, session, loaded, baseline, shape, cache, samples, again):
         return Accepted(samples)
 
     with (
